@@ -26,10 +26,10 @@ from typing import Any
 import yaml
 
 from pytest_vlmrobust.core.boxes import CONVENTIONS
-from pytest_vlmrobust.core.document import Entry, read_all, read_document, read_keys
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 from pytest_vlmrobust.core.sample import IMAGE_MARK
+from pytest_vlmrobust.files.document import Entry, read_all, read_document, read_keys
 
 from .contract import DEVICE
 from .devices import SPREADS

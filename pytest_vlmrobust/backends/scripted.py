@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_vlmrobust.core.boxes import Box
-from pytest_vlmrobust.core.document import Entry, read_all, read_document, read_keys
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.files.document import Entry, read_all, read_document, read_keys
 
 from .contract import AnswerKey, Traits, failed_prediction
 from .generation import TEXT_INSTEAD

@@ -7,17 +7,13 @@ is imported only when something is read.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import json
 import math
-import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from itertools import pairwise
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from .errors import did_you_mean
 
@@ -155,48 +151,11 @@ def _validator(kind: type) -> tuple[SchemaValidator, frozenset[str]]:
     """Returns what reads a type, and the names of all fields in it."""
     from pydantic_core import SchemaValidator
 
-    schema = _core_schema(kind)
+    schema = core_schema(kind)
     return SchemaValidator(schema), frozenset(_field_names(schema))
 
 
-def json_schema(kind: type) -> dict[str, Any]:
-    """Returns the JSON Schema of a dataclass; descriptions are the texts below the fields, which needs the source at hand."""
-    from pydantic.json_schema import GenerateJsonSchema
-
-    schema = GenerateJsonSchema().generate(_core_schema(kind))
-    classes = {part.__name__: part for part in _dataclasses_in(kind)}
-    for name, part in {kind.__name__: schema, **schema["$defs"]}.items():
-        part.pop("title", None)
-        part.pop("additionalProperties", None)  # keys may be added under a version
-        for field, entry in part.get("properties", {}).items():
-            entry.pop("title", None)
-            entry["description"] = descriptions(classes[name])[field]
-    return schema
-
-
-def descriptions(kind: type) -> dict[str, str]:
-    """Returns what the source says about each field of a dataclass, in the text below it."""
-    texts: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        (body,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body if isinstance(node, ast.ClassDef))
-        for node, after in pairwise(body.body):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-                texts[node.target.id] = " ".join(str(text).split())
-    return texts
-
-
-def _dataclasses_in(kind: Any) -> Iterator[type]:
-    """Yields a dataclass, and those that its fields hold."""
-    for part in get_args(kind):
-        yield from _dataclasses_in(part)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        yield kind
-        for hint in get_type_hints(kind).values():
-            yield from _dataclasses_in(hint)
-
-
-def _core_schema(kind: Any) -> CoreSchema:
+def core_schema(kind: Any) -> CoreSchema:
     """Returns pydantic's schema of a type, made strict.
 
     No text is a number, no key is passed over, each field has to be there, and ``null`` is NaN.

@@ -36,19 +36,6 @@ BUDGET = "budget"
 """The kind of a record about a budget that a model does not keep, or may not keep, over all of its answers about a dataset."""
 
 
-CHAIN_BINS = {
-    "to 31": 31,
-    "32 to 63": 63,
-    "64 to 127": 127,
-    "128 to 255": 255,
-    "256 to 511": 511,
-    "512 to 1023": 1023,
-    "1024 to 2047": 2047,
-    "from 2048": math.inf,
-}
-"""Words of a chain of thought by which answers are counted, each with its largest number."""
-
-
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One metric of one test: its value, its interval, and what was judged about it.

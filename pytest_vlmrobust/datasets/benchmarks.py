@@ -11,9 +11,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.document import Entry, read_document, read_keys
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.files.document import Entry, read_document, read_keys
 
 # The record of a benchmark: its name, the columns of its files, and how its answers are scored.
 #

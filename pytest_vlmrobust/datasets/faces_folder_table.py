@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_vlmrobust.core.boxes import Box
-from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
+from pytest_vlmrobust.files.document import Entry, read_document
 
 from .files import Place, Problems
 

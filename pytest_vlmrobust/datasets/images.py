@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.core.pictures import FORMATS, open_picture
+from pytest_vlmrobust.files.pictures import FORMATS, open_picture
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -16,7 +16,7 @@ from typing import NoReturn
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean, typed_path
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_digest
-from pytest_vlmrobust.core.pictures import open_picture
+from pytest_vlmrobust.files.pictures import open_picture
 
 from .catalog import corruption
 from .pixels import Image

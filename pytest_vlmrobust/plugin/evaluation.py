@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
     from pytest_vlmrobust.backends.contract import Guard
     from pytest_vlmrobust.core.prediction import ModelRef
-    from pytest_vlmrobust.core.spending import Spending
     from pytest_vlmrobust.evaluation.judge.judge import Judge
     from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
     from pytest_vlmrobust.policies import MetricKey, Policy
     from pytest_vlmrobust.store import Evidence
+    from pytest_vlmrobust.store.spending import Spending
 
 MAIN = "main"
 """The process that reports: pytest without xdist, and with it its controller."""

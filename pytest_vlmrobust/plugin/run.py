@@ -24,12 +24,12 @@ from .options import RERUN
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.core.repeatability import Repeatability
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.requirements import Requirements
     from pytest_vlmrobust.reporting import Command, RunFacts, RunView
     from pytest_vlmrobust.reporting.directory import ReportDirectory
     from pytest_vlmrobust.store import Evidence, Journal, Store
+    from pytest_vlmrobust.store.repeatability import Repeatability
 
 NOT_CONCLUDED = "the run did not finish, so it is unknown which tests it left out: run it again, answers that it has are kept"
 

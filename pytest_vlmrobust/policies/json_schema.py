@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.cell import LEVELS
-from pytest_vlmrobust.core.document import ID_PATTERN
 from pytest_vlmrobust.core.sample import META
+from pytest_vlmrobust.files.document import ID_PATTERN
 
 from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Extent
 from .load import (

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, NotShown, Outcome, Verdict
-from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import interval, number, question_count
 
 from .rules import Bound, JudgedBy, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
+from .samples_needed import SamplesNeeded, samples_to_decide
 
 
 @dataclass(frozen=True, slots=True)

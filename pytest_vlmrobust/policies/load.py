@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.cell import LEVELS
-from pytest_vlmrobust.core.document import Entry, parse_document, read_all, read_bytes, read_keys, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.sample import META, slice_name
+from pytest_vlmrobust.files.document import Entry, parse_document, read_all, read_bytes, read_keys, shorten
 from pytest_vlmrobust.shipped import shipped
 
 from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.decision import Allowance, RunScope
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.after.standings import Ranking
 from pytest_vlmrobust.store.gates import GateCount
+from pytest_vlmrobust.store.repeatability import Repeatability
+from pytest_vlmrobust.store.spending import Spending
 
 from .explanation import Command
 

@@ -13,14 +13,14 @@ from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.gates import GateCount
+from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
+from pytest_vlmrobust.store.spending import Spending
 
 from . import junit, results
 from .explanation import Command

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, Decision, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.store.repeatability import Repeatability
+from pytest_vlmrobust.store.spending import budget_lines
 
 from .explanation import explain
 from .facts import ci_variables, policy_replacements, purposes

@@ -16,8 +16,8 @@ from markupsafe import Markup
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Measure
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
+from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .noise import noise_by_metric, noise_lines, noise_warnings
 from .reviewers import CAVEAT, questions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.store.repeatability import Repeatability
 
 
 def noise_lines(repeat: Repeatability) -> list[str]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import dataclasses
+import inspect
 import io
 import json
 import math
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, get_args, get_type_hints
 
-from pytest_vlmrobust.core.conversion import json_schema, read_json, to_plain
+from pytest_vlmrobust.core.conversion import core_schema, read_json, to_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, NotShown
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
+from pytest_vlmrobust.store.repeatability import Repeatability
+from pytest_vlmrobust.store.spending import Spending
 
 from .facts import RunFacts
 from .policies import OpenRule, open_rules
@@ -214,11 +218,48 @@ def cells_csv(records: Sequence[Record]) -> str:
 
 def results_schema() -> dict[str, Any]:
     """Returns the JSON Schema of results.json, made from the fields of :class:`Results`."""
-    schema = json_schema(Results)
+    schema = _json_schema(Results)
     record = schema["$defs"]["Record"]
     record["properties"]["key"] = {"type": "string", "description": _KEY}
     record["required"].insert(0, "key")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "results.json of pytest-vlmrobust"}
+
+
+def _json_schema(kind: type) -> dict[str, Any]:
+    """Returns the JSON Schema of a dataclass; descriptions are the texts below the fields, which needs the source at hand."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    schema = GenerateJsonSchema().generate(core_schema(kind))
+    classes = {part.__name__: part for part in _dataclasses_in(kind)}
+    for name, part in {kind.__name__: schema, **schema["$defs"]}.items():
+        part.pop("title", None)
+        part.pop("additionalProperties", None)  # keys may be added under a version
+        for field, entry in part.get("properties", {}).items():
+            entry.pop("title", None)
+            entry["description"] = _descriptions(classes[name])[field]
+    return schema
+
+
+def _descriptions(kind: type) -> dict[str, str]:
+    """Returns what the source says about each field of a dataclass, in the text below it."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        (body,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body if isinstance(node, ast.ClassDef))
+        for node, after in pairwise(body.body):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+                texts[node.target.id] = " ".join(str(text).split())
+    return texts
+
+
+def _dataclasses_in(kind: Any) -> Iterator[type]:
+    """Yields a dataclass, and those that its fields hold."""
+    for part in get_args(kind):
+        yield from _dataclasses_in(part)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        yield kind
+        for hint in get_type_hints(kind).values():
+            yield from _dataclasses_in(hint)
 
 
 def _plain_cell(value: Any) -> Any:

@@ -18,11 +18,11 @@ from itertools import chain, combinations, zip_longest
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, Outcome
 from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, NEWLY_WRONG, Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import all_of, first_few, percent, quantity
 from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
 from pytest_vlmrobust.metrics import rci_correlation
 from pytest_vlmrobust.store.gates import GateCount
+from pytest_vlmrobust.store.spending import budget_lines
 
 from .facts import RunFacts, ci_variables, policy_replacements, purposes
 from .headlines import Headline, headlines

@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pytest_vlmrobust.core.document import parse_document, read_bytes
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.files.document import parse_document, read_bytes
 
 
 @dataclass(frozen=True, slots=True)

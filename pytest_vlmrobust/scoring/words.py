@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pytest_vlmrobust.core.document import parse_document, read_bytes
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.files.document import parse_document, read_bytes
 
 from .latex import math_verify_version
 from .text import FAMILIES, straighten

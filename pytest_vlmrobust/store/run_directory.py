@@ -20,9 +20,9 @@ from pytest_vlmrobust.core.decision import Allowance
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.core.words import without_halves
+from pytest_vlmrobust.store.repeatability import Repeatability
+from pytest_vlmrobust.store.spending import Spending
 
 from .gates import GateCount
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.document import DEEPEST, LARGEST_FILE, LONGEST_NUMBER
 from pytest_vlmrobust.core.errors import DatasetError, ModelError, PolicyError, UsageError
 from pytest_vlmrobust.datasets.benchmarks import read_benchmark
 from pytest_vlmrobust.datasets.faces_folder_table import read_settings
+from pytest_vlmrobust.files.document import DEEPEST, LARGEST_FILE, LONGEST_NUMBER
 from pytest_vlmrobust.policies import load_policy
 from tests.hostile_values import VALUES
 

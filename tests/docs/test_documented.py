@@ -17,8 +17,6 @@ from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import decision, errors
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.datasets import faces_folder_table, own_rows
 from pytest_vlmrobust.evaluation.judge.judge import run_test
 from pytest_vlmrobust.metrics import Needs
@@ -26,6 +24,8 @@ from pytest_vlmrobust.policies import budgets, load
 from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
 from pytest_vlmrobust.store.gates import GateCount
+from pytest_vlmrobust.store.repeatability import Repeatability
+from pytest_vlmrobust.store.spending import BUDGET_SPENT, Spending
 from pytest_vlmrobust.testing.properties import PROFILES, VARIABLE
 
 from .conftest import ROOT, everything

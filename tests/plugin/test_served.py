@@ -19,8 +19,8 @@ from pytest_vlmrobust.backends import replicas
 from pytest_vlmrobust.backends.replicas import MOST
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
+from pytest_vlmrobust.store.spending import Spending
 from tests.model_server import ModelServer, Reply, in_mode
 
 from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project

@@ -29,12 +29,12 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
+from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.run_directory import write_docket
 
 Captured = pytest.CaptureFixture[str]

@@ -12,7 +12,6 @@ from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import number
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
@@ -22,6 +21,7 @@ from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
 from pytest_vlmrobust.policies import MetricKey, Rule
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence
+from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .policy_lint import tighter_than_noise
 

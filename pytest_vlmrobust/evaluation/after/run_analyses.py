@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import CHAIN_BINS, Record
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.run.chains import CHAIN_BINS
 from pytest_vlmrobust.metrics.scores import FIVE_NUMBERS
 from pytest_vlmrobust.metrics.severity import ALL
 

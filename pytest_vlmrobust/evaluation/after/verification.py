@@ -16,7 +16,6 @@ from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
-from pytest_vlmrobust.core.spending import BUDGET_SPENT
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
@@ -33,6 +32,7 @@ from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.run_directory import BASELINE
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
+from pytest_vlmrobust.store.spending import BUDGET_SPENT
 
 # Consistency: what the files of a run say of the same thing, held against each other.
 

@@ -20,7 +20,6 @@ from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import is_slice, kind_of_stratum
-from pytest_vlmrobust.core.spending import budget_lines
 from pytest_vlmrobust.core.words import first_few, points, quantity
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS, MANY
@@ -39,6 +38,7 @@ from pytest_vlmrobust.policies import (
     misspellings,
     suites_of,
 )
+from pytest_vlmrobust.store.spending import budget_lines
 
 from .baseline import ON_COMMON
 from .canaries import GAIN, shows_change, why_not_changed

@@ -7,11 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.record import CHAIN_BINS
 from pytest_vlmrobust.scoring.text import after_thinking
 
 from .results import CellResult
 
+CHAIN_BINS = {
+    "to 31": 31,
+    "32 to 63": 63,
+    "64 to 127": 127,
+    "128 to 255": 255,
+    "256 to 511": 511,
+    "512 to 1023": 1023,
+    "1024 to 2047": 2047,
+    "from 2048": math.inf,
+}
+"""Words of a chain of thought by which answers are counted, each with its largest number."""
 RIGHT, WRONG, UNREAD = "right", "wrong", "unread"
 OUTCOMES = {(False, True): "fixes", (False, False): "does not fix", (True, False): "breaks", (True, True): "keeps"}
 """Whether a sample is right without and with a chain of thought, to what the chain does."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.errors import BackendError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending
+from pytest_vlmrobust.store.spending import BUDGET_SPENT, Spending
 
 FILE_NAME = "spending.tsv"
 """In the directory of a run: a line for each batch of answers."""

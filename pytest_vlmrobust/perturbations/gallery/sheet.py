@@ -17,8 +17,8 @@ import numpy as np
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, Setting
 from pytest_vlmrobust.core.errors import ImageError, VlmRobustError, did_you_mean, files_beside
-from pytest_vlmrobust.core.pictures import FORMATS, open_picture
 from pytest_vlmrobust.core.words import printable, quantity
+from pytest_vlmrobust.files.pictures import FORMATS, open_picture
 from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.record import aspects

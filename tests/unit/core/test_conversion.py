@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.conversion import DEEPEST, from_plain, read_json, to_plain
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.store.repeatability import Repeatability
 
 TEXT = st.text(max_size=8)
 NUMBER = st.floats(allow_infinity=False, allow_nan=False)

@@ -10,7 +10,7 @@ from statistics import NormalDist
 import pytest
 
 from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
-from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.policies import (
     Bound,
     JudgedBy,
@@ -31,6 +31,7 @@ from pytest_vlmrobust.policies.judge import (
     undecided,
     verdict_of_part,
 )
+from pytest_vlmrobust.policies.samples_needed import SamplesNeeded
 
 TODAY = date(2027, 6, 30)
 POINT = Treatment(JudgedBy.POINT)

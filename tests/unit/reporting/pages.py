@@ -11,8 +11,8 @@ import numpy as np
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.reporting import Command
+from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.run_directory import Pictures
 
 COMMAND = Command(("--vlm=m", "--vlm-store=a store"), ("suites",))

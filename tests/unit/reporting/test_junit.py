@@ -12,10 +12,10 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.reporting import Command, RunFacts, RunView
 from pytest_vlmrobust.reporting.junit import LOST, correct, junit_xml, names_of, properties, runs_in, suite_properties, visible
+from pytest_vlmrobust.store.repeatability import Repeatability
+from pytest_vlmrobust.store.spending import Spending
 
 from .conftest import open_record, record
 

@@ -14,9 +14,9 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.results import CSV_COLUMNS, cells_csv, results, results_schema
+from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .conftest import record
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.evaluation.after.repeat import ACE, compare_with_rules, flip_rate, noise, uncompared_rules
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics import absolute_continuous_error
 from pytest_vlmrobust.policies import Rule, load_policy
+from pytest_vlmrobust.store.repeatability import Repeatability
 
 N, RATE, RUNS, RUNGS = 400, 0.04, 4000, 12
 

@@ -8,8 +8,8 @@ import pytest
 
 from pytest_vlmrobust.core.errors import BackendError, StoreError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
-from pytest_vlmrobust.core.spending import Spending
 from pytest_vlmrobust.evaluation.run.ledger import Ledger, SharedSpending
+from pytest_vlmrobust.store.spending import Spending
 
 
 def answer(prompt: int, completion: int) -> Prediction:

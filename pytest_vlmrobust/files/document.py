@@ -22,8 +22,8 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 from yaml.composer import Composer
 
-from .errors import UsageError, did_you_mean, why_no_path
-from .words import invisible
+from pytest_vlmrobust.core.errors import UsageError, did_you_mean, why_no_path
+from pytest_vlmrobust.core.words import invisible
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Value = TypeVar("Value")

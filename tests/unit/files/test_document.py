@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.core.document import Entry, parse_document
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.files.document import Entry, parse_document
 from tests.hostile_values import VALUES
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .prediction import ModelRef
-from .record import Record
-from .words import on_one_line, quantity
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.words import on_one_line, quantity
 
 BUDGET_SPENT = "budget spent: "
 """How the reason of a test begins that lacks answers because the run may ask nothing more."""

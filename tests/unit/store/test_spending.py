@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.spending import BUDGET_SPENT, Spending, budget_lines
+from pytest_vlmrobust.store.spending import BUDGET_SPENT, Spending, budget_lines
 
 MODEL = ModelRef("m", "openai", "http://x#m", prompt_price=2.5, completion_price=10.0, currency="EUR")
 
