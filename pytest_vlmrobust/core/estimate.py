@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-_SAME = 1e-9
-"""Numbers closer than this are equal, as for the bounds of a policy."""
+ROUNDING = 1e-9
+"""Numbers closer than this are equal: ``0.3 - 0.25`` does not break a bound of ``0.05``. Scores are sums of at most some thousand
+numbers in [0, 1], and sums may differ in their last digits between processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Estimate:
         """
         if self.at is not None:
             return self.at(confidence)
-        return (self.low, self.high) if self.confidence >= confidence - _SAME else (math.nan, math.nan)
+        return (self.low, self.high) if self.confidence >= confidence - ROUNDING else (math.nan, math.nan)
 
     def complement(self, least: float = -math.inf, most: float = math.inf) -> Estimate:
         """Returns the estimate of one less this value, with its interval cut at both ends."""

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import points
 
 from .record import loss_reach, of_loss, of_mean, scores_of
 from .registry import metric
-from .scores import ROUNDING, Scores, as_scores, mean, pair_scores
+from .scores import Scores, as_scores, mean, pair_scores
 from .statistics.clusters import Clusters
 from .statistics.means import guarded_ratio_interval
 from .statistics.paired import drop_interval

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pytest_vlmrobust.core import boxes
 from pytest_vlmrobust.core.boxes import LEFT_EYE, RIGHT_EYE
+from pytest_vlmrobust.core.estimate import ROUNDING
 
-from .scores import ROUNDING, Scores, clusters_of, mean, require_equal_lengths
+from .scores import Scores, clusters_of, mean, require_equal_lengths
 from .statistics.clusters import Clusters
 
 Box = Sequence[float]

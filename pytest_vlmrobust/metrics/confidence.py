@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pytest_vlmrobust.core.estimate import ROUNDING
+
 from .accuracy import Bounds
 from .record import of_loss, of_mean
 from .registry import metric
@@ -339,7 +341,7 @@ def _coverage(scores: Scores, confidences: Scores) -> float:
     order = np.argsort(-confidences, kind="stable")
     last = np.append(np.diff(confidences[order]) != 0.0, True)
     places = np.arange(1, len(scores) + 1)
-    kept = places[last & (scores[order].cumsum() >= PRECISION * places - 1e-9)]
+    kept = places[last & (scores[order].cumsum() >= PRECISION * places - ROUNDING)]
     return float(kept.max() / len(scores)) if kept.size else 0.0
 
 

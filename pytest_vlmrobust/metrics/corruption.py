@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.cell import LEVELS
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import GAIN_MOVES, Bounds, interval_of_gain_share, visual_gain_is_real
 from .record import Coverage, loss_reach, of_mean
 from .registry import metric
 from .scores import (
-    ROUNDING,
     BySetting,
     Scores,
     against_clean,

@@ -16,12 +16,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import ROUNDING, Estimate
 from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import Bounds
 from .record import Better, CommonFacts
-from .scores import ROUNDING, Scores, clusters_of, mean, pair_scores
+from .scores import Scores, clusters_of, mean, pair_scores
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import slope_weights
 from .statistics.means import BoundedMeanTest

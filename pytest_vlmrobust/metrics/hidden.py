@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import points
 
 from .accuracy import Bounds
@@ -21,7 +22,7 @@ from .corruption import sweep_metric
 from .observatory import UNKNOWN, does_the_task, require_one_label_each
 from .record import of_mean
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, by_setting, per_sample
+from .scores import BySetting, Scores, against_clean, by_setting, per_sample
 from .statistics.clusters import one_sided
 from .statistics.paired import drop_test, largest_bounds, mean_interval
 from .table import LEAST_PICTURES, Needs, ScoreTable

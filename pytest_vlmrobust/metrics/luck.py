@@ -12,6 +12,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytest_vlmrobust.core.estimate import ROUNDING
+
 from .accuracy import Bounds
 from .patches import (
     best,
@@ -25,7 +27,7 @@ from .patches import (
     whole_and_patches,
 )
 from .record import Circumstances
-from .scores import ROUNDING, Scores, pair_scores, require_equal_lengths
+from .scores import Scores, pair_scores, require_equal_lengths
 from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 

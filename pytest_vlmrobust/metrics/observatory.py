@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import quantity
 
 from .accuracy import Bounds, interval_of_gain
 from .corruption import mean_drop, mean_drop_interval
 from .record import Interval
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
+from .scores import BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
 from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import guarded_ratio_interval

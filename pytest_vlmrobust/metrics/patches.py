@@ -17,12 +17,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import percent
 
 from .accuracy import SMALLEST_MARGIN, Bounds, smallest_difference
 from .record import Circumstances
 from .registry import metric
-from .scores import ROUNDING, Scores, as_scores, require_equal_lengths
+from .scores import Scores, as_scores, require_equal_lengths
 from .severity import spearman
 from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable

@@ -19,9 +19,6 @@ SettingLike: TypeAlias = str | Setting
 BySetting: TypeAlias = Mapping[str, ArrayLike] | Mapping[Setting, ArrayLike]
 ByLetter: TypeAlias = Mapping[str, ArrayLike]
 
-ROUNDING = 1e-9
-"""Differences below this are float rounding, not a difference: scores are sums of at most some thousand numbers in [0, 1]."""
-
 _SHAPES = {1: "(N,)", 2: "(N, n*n)"}
 
 

@@ -24,9 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.fingerprint import derive_seed
 
-from .scores import ROUNDING, Scores, as_scores, pair_scores
+from .scores import Scores, as_scores, pair_scores
 from .statistics.proportions import is_binary
 
 Array = NDArray[np.float64]

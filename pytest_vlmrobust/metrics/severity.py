@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pytest_vlmrobust.core.cell import LEVELS
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import first_few
 
 from .corruption import ALL_SETTINGS, BENIGN, CATASTROPHIC, MILD, low_settings
 from .record import Coverage
 from .registry import metric
-from .scores import ROUNDING, BySetting, against_clean, drops, parse_setting, stack_settings
+from .scores import BySetting, against_clean, drops, parse_setting, stack_settings
 from .table import Needs, ScoreTable
 
 _DECIMALS = 12

@@ -13,8 +13,10 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_vlmrobust.core.estimate import ROUNDING
+
 from .corruption import types
-from .scores import ROUNDING, Scores, as_scores, name_scores, require_equal_lengths
+from .scores import Scores, as_scores, name_scores, require_equal_lengths
 from .statistics.clusters import Clusters
 from .statistics.means import BoundedMeanTest, Ends
 from .statistics.multiple import Contest

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from pytest_vlmrobust.core.decision import Allowance, Outcome, Verdict
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import plain_decimal, quantity
 
@@ -188,7 +189,7 @@ class Coverage:
 
     def _samples_needed(self, total: int) -> int:
         # 20 % of 12 samples are 2: the sampler rounds down, and that is enough
-        return max(min(self.samples, total), int(self.share * total + 1e-9))
+        return max(min(self.samples, total), int(self.share * total + ROUNDING))
 
     def _of_suite(self, name: str, suites: Collection[str]) -> Condition:
         fact = f"no gated test of test_{name}.py ran (ran: {', '.join(sorted(suites)) or 'none'})"

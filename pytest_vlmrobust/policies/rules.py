@@ -12,14 +12,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.sample import kind_of_stratum
 from pytest_vlmrobust.core.words import number, plain_decimal
 
 # Bound: the closed range that a metric's value must stay in, and how its numbers are read and written.
 
-
-TOLERANCE = 1e-9
-"""Two numbers closer than this are equal: ``0.3 - 0.25`` does not break a bound of ``0.05``."""
 
 FRACTION = "fraction"
 """The unit of metrics that are shares of samples or differences of shares."""
@@ -41,15 +39,15 @@ class Bound:
 
     def is_exceeded_by(self, value: float) -> bool:
         """Whether ``value`` lies above the range."""
-        return value > self.high + TOLERANCE
+        return value > self.high + ROUNDING
 
     def is_undercut_by(self, value: float) -> bool:
         """Whether ``value`` lies below the range."""
-        return value < self.low - TOLERANCE
+        return value < self.low - ROUNDING
 
     def admits(self, value: float) -> bool:
         """Whether ``value`` lies in the range; a NaN does not."""
-        return self.low - TOLERANCE <= value <= self.high + TOLERANCE
+        return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def nearest_end(self, value: float) -> float:
         """Returns the finite end of the range that ``value`` is closest to: for a breach, the end it has crossed."""
@@ -117,8 +115,8 @@ def decimals_needed(value: float, *ends: float) -> int:
 
 def _told_apart(value: float, end: float, digits: int) -> bool:
     printed = f"{end:.{digits}f}"
-    exact = abs(float(printed) - end) <= TOLERANCE
-    return exact and (abs(value - end) <= TOLERANCE or f"{value:.{digits}f}" != printed)
+    exact = abs(float(printed) - end) <= ROUNDING
+    return exact and (abs(value - end) <= ROUNDING or f"{value:.{digits}f}" != printed)
 
 
 def _parse_number(raw: float, unit: str, reach: tuple[float, float]) -> float:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from pytest_vlmrobust.core.estimate import Estimate
-
-_SAME = 1e-9
-"""Numbers closer than this are equal, as for the bounds of a policy."""
+from pytest_vlmrobust.core.estimate import ROUNDING, Estimate
 
 
 class SamplesNeeded(NamedTuple):
@@ -71,7 +68,7 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
 
     distance = abs(end - estimate.value)
     half = estimate.high - estimate.value if estimate.value < end else estimate.value - estimate.low
-    if distance <= _SAME:
+    if distance <= ROUNDING:
         return SamplesNeeded(None, None, "the value lies on the bound, which no number of questions decides")
     if math.isinf(half):
         return SamplesNeeded(None, None, "the interval has no end towards the bound")
@@ -94,7 +91,7 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
         for _ in range(60):
             middle = (low + high) / 2.0
             low, high = (middle, high) if too_wide(middle, luck) else (low, middle)
-        return math.ceil(estimate.n * high - _SAME)
+        return math.ceil(estimate.n * high - ROUNDING)
 
     least, most = enough(EVEN), enough(NEARLY_SURE)
     if most > PRACTICAL:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.record import (
     BY_VALUE_MARK,
     FAMILY,
@@ -21,8 +22,6 @@ from pytest_vlmrobust.core.words import interval, number
 _SPLITS = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "illusions"}
 _OTHER_SUITES = ("patches", "ladder", "directional")
 """Families of settings whose drops are no loss under a corruption."""
-_EQUAL = 1e-9
-"""Two values closer than this are the same measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,4 +162,4 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:
     """Returns the setting whose cell measured this drop; empty where none did, as where a summary rests on other answers."""
     drops = ((cell.setting, cell.measure_of("accuracy_drop")) for cell in cells)
-    return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < _EQUAL), "")
+    return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < ROUNDING), "")

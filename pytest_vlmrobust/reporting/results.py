@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from pytest_vlmrobust.core.conversion import core_schema, read_json, to_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, NotShown
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
@@ -87,8 +88,6 @@ _FORMULA = ("=", "+", "-", "@")
 _DECIMAL = r"[-+]?\d++(?:\.\d++)?(?:e[-+]?\d++)?"
 _BOUND = re.compile(rf"{_DECIMAL}(?:\.\.{_DECIMAL})?")
 """A number, or a bound of two."""
-_CLOSE = 1e-9
-"""Sums of an analysis may differ in their last digits between processors."""
 _KEY = "The id of the test, the same in every run: its node id in pytest."
 
 
@@ -191,7 +190,7 @@ def _agree(written: Any, derived: Any, close: float = 0.0) -> bool:
         return False
     if isinstance(written, dict):
         return written.keys() == derived.keys() and all(
-            _agree(value, derived[name], _CLOSE if name == "analyses" else close) for name, value in written.items()
+            _agree(value, derived[name], ROUNDING if name == "analyses" else close) for name, value in written.items()
         )
     if isinstance(written, list):
         return len(written) == len(derived) and all(_agree(*pair, close) for pair in zip(written, derived, strict=True))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.metrics import Metric, Needs
 from pytest_vlmrobust.metrics.record import Direction
 from pytest_vlmrobust.metrics.table import COMPANIONS
@@ -90,7 +91,6 @@ def fails(name: str, problem: str, example: str) -> NoReturn:
     raise AssertionError(f"metric {name!r} {problem}\n    called with {example}")
 
 
-_TOLERANCE = 1e-9
 BUILT_IN = "pytest_vlmrobust.metrics."
 _LIKE_CLEAN = {
     *(Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
@@ -113,7 +113,7 @@ class Property:
     unclaimed: Callable[[Metric], str] = lambda _: ""
 
 
-def same(value: float, other: float, tolerance: float = _TOLERANCE) -> bool:
+def same(value: float, other: float, tolerance: float = ROUNDING) -> bool:
     """Whether two values are equal but for rounding; NaN equals NaN."""
     if math.isnan(value) or math.isnan(other):
         return math.isnan(value) and math.isnan(other)
@@ -164,7 +164,7 @@ def _check_bounds(record: Metric, case: Case) -> None:
     value, (low, high) = _call(record, case.copy_arguments()), record.bounds
     if math.isinf(value):
         _fails(record, "returned infinity: a metric that is undefined is NaN", case.arguments)
-    if not math.isnan(value) and not low - _TOLERANCE <= value <= high + _TOLERANCE:
+    if not math.isnan(value) and not low - ROUNDING <= value <= high + ROUNDING:
         _fails(record, f"returned {value!r}, outside its bounds {low} to {high}", case.arguments)
 
 

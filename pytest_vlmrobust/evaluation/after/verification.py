@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.cell import PROBES
 from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.record import BUDGET, CHECK, Record
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
@@ -120,8 +121,6 @@ def _manifest_differences(name: str, written: Any, derived: Any, source: str) ->
         yield f"{MANIFEST}: {name} is not what {source} {'give' if source.startswith('the') else 'gives'}"
 
 
-_SAME = 1e-9
-"""Numbers closer than this are equal: sums may differ in their last digits between processors, bounds between searches."""
 _CIRCUMSTANCES = {"nodeid", "seconds", "n_inferred", "n_recalled"}
 """Fields of a record about the run rather than the model."""
 _MOST = 20
@@ -319,7 +318,7 @@ def _value_differences(name: str, written: Any, again: Any) -> Iterable[str]:
 
 def _same(written: Any, again: Any) -> bool:
     if isinstance(written, float | int) and isinstance(again, float | int):
-        return math.isclose(written, again, rel_tol=_SAME, abs_tol=_SAME)
+        return math.isclose(written, again, rel_tol=ROUNDING, abs_tol=ROUNDING)
     return bool(written == again)
 
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 from pytest_vlmrobust.metrics.corruption import BENIGN, CATASTROPHIC, SEVERE
-from pytest_vlmrobust.metrics.scores import ROUNDING
 from pytest_vlmrobust.metrics.sequential import (
     Audit,
     Limit,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import PictureDigests, Sample, kind_of_stratum
 from pytest_vlmrobust.evaluation.run.answers import Answers, Thumbnails
@@ -102,7 +103,7 @@ class PartialAnswers:
     def places(self, dataset: str) -> tuple[int, ...]:
         """Returns the places of the samples of a dataset that are asked about."""
         fingerprints = self.fingerprints(dataset)
-        return first_places(fingerprints, math.ceil(self.share * len(fingerprints) - 1e-9))
+        return first_places(fingerprints, math.ceil(self.share * len(fingerprints) - ROUNDING))
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell."""

@@ -183,7 +183,7 @@ class RunData:
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
         """Returns how many source images and questions a run asks of datasets; those that cannot be read are left out."""
         chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
-        return {name: (len({one.group or one.id for one in samples}), len(samples)) for name, samples in chosen.items()}
+        return {name: (len({sample.source_image for sample in samples}), len(samples)) for name, samples in chosen.items()}
 
     def check_scoring(self, names: Iterable[str], sample: str) -> None:
         """Looks whether something says how the answers to each question are scored, before any model is asked.

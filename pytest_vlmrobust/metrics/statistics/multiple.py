@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_vlmrobust.core.estimate import ROUNDING
+
 from .clusters import Clusters
 from .curves import ContrastTest
 from .dirichlet import DirichletMeans
@@ -50,9 +52,6 @@ def count_interval(p_values: Array, p_values_of_opposite: Array, tail: float) ->
 
 
 Ranks = NDArray[np.intp]
-
-_ROUNDING = 1e-9
-"""Values closer than this tie."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +126,7 @@ class Contest:
 def places(values: Array, *, higher: bool) -> Ranks:
     """Returns the rank of each of M values, shape (M,): 1 and the number of better ones, so that ties share the better rank."""
     signed = values if higher else -values
-    ranks: Ranks = 1 + (signed[None, :] > signed[:, None] + _ROUNDING).sum(axis=1)
+    ranks: Ranks = 1 + (signed[None, :] > signed[:, None] + ROUNDING).sum(axis=1)
     return ranks
 
 
