@@ -90,7 +90,7 @@ def clean_accuracy(clean: ArrayLike) -> float:
     bounds=(-1.0, 1.0),
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
-    unsuited="A model that never looks loses nothing, and answers that turn right hide as many that turn wrong. Bound "
+    unsuited="Two ways to be fooled: a model that never looks has no drop, and gains hide losses. Bound "
     "`visual_gain` and `harmful_flip_rate` beside it; where a setting changes right answers, use "
     "`label_preserving_drop`.",
     interval=of_loss(scores_of(Needs.CLEAN), scores_of(Needs.PERTURBED)),

@@ -73,7 +73,7 @@ def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> 
     lost = int(np.isnan(table.clean).sum() + np.isnan(other).sum())
     against = f", {quantity(lost, 'missing score counts', 'missing scores count')} against the model" if lost else ""
     scores = f"{seen.mean():.2f} with the images, {guessed.mean():.2f} {whence}, n={table.samples}"
-    return f"not shown to do the task: {scores}{against}"
+    return f"cannot do the task: {scores}{against}"
 
 
 # Robustness of matching and pointing

@@ -128,7 +128,7 @@ def _below(comparison: Comparison) -> list[str]:
 
 
 def _changes_line(change: CellChange) -> str:
-    parts = [(ids, what) for ids, what in ((change.broken, "newly broken"), (change.fixed, "newly fixed")) if ids]
+    parts = [(ids, what) for ids, what in ((change.broken, "got worse"), (change.fixed, "got better")) if ids]
     changes = [f"{len(ids)} {what} ({first_few(ids, _IDS)})" for ids, what in parts]
     return f"{change.name}: {'; '.join(changes)}"
 

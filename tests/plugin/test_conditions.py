@@ -260,7 +260,7 @@ def test_data_that_no_rule_gates_are_named(project: Project) -> None:
     project.write("other.jsonl", (project.path / "data.jsonl").read_text(encoding="utf-8"))
     result = project.run("--vlm-dataset=other.jsonl")
     assert result.ret == 1  # accuracy without the picture
-    result.stdout.fnmatch_lines(["*warning no blocking rule is about other, though other data of model are gated: the run may*"])
+    result.stdout.fnmatch_lines(["*warning other has no blocking rule: results of model there cannot cause a NO-GO*"])
     assert "rule is about data, though" not in result.stdout.str()
 
 

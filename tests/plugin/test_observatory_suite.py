@@ -185,7 +185,7 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
     assert any("female 1.000" in note and ", male 0.000" in note for note in gap["notes"])
     unasked = records[f"idle-people.pointing-{posterize}"]
     assert (unasked["outcome"], unasked["n_inferred"]) == ("NOT_APPLICABLE", 0)
-    assert "not shown to do the task: 0.25 with the images, 0.25 without" in unasked["reason"]
+    assert "cannot do the task: 0.25 with the images, 0.25 without" in unasked["reason"]
     assert value(records["idle-people.pointing-identity_accuracy-clean"]) == 0.25
 
 
@@ -251,7 +251,7 @@ def test_inferences_that_fail_are_named_wherever_something_rests_on_them(observa
         assert sweep["outcome"] == "ERROR"
         assert "most often: the endpoint is down" in sweep["reason"]
     assert records[f"failing-people.matching-{failing}"]["outcome"] == "ERROR"
-    assert "not shown to do the task" not in json.dumps(list(records.values()))
+    assert "cannot do the task" not in json.dumps(list(records.values()))
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
     assert verify(run, last_records(run)).differences == ()
 

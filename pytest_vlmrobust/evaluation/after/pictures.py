@@ -28,8 +28,8 @@ _STORE = Path("..", "..")
 """From a run's directory to its store, where its manifest does not say."""
 _HELD = 64 * 2**20
 """Bytes of pixels that are kept for the next request."""
-SAME = "the pixels that the model saw: their SHA-256 is the one that the run kept"
-OTHER = "not the pixels that the model saw: what makes them has changed since, or the data have"
+SAME = "verified: exactly what the model saw"
+OTHER = "not what the model saw: the data or the code that makes images changed since"
 UNKNOWN = "made again; the run kept nothing that tells whether the model saw the same pixels"
 
 

@@ -375,8 +375,8 @@ class Requirements:
                 ids = ", ".join(rule.id for rule in idle)
                 found.append(f"{len(idle)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {ids}")
             found += [
-                f"no blocking rule is about {dataset}, though other data of {name} are gated: the run may be GO whatever it "
-                "answers there. Add a rule about it, or leave it out of --vlm-dataset"
+                f"{dataset} has no blocking rule: results of {name} there cannot cause a NO-GO. Add a rule, or leave it out "
+                "of --vlm-dataset"
                 for dataset in use.ungated_data
             ]
         return list(dict.fromkeys(found))
@@ -567,7 +567,7 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
     return [
         (
             f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
-            "verdicts hold at the declared risk; their values come from a part of the samples, have no interval and are not a "
+            "verdicts hold at the declared risk; their values come from fewer questions, have no interval and are not a "
             "baseline"
         )
     ]

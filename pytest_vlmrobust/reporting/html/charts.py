@@ -245,7 +245,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         for record, m in known
     ]
     marked = sum(rung.hollow for rung in rungs)
-    collapsed_note = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
+    collapsed_note = f" Hollow ({marked}): the model's preprocessor resized it to the same size as a neighbour." if marked else ""
     return Chart(
         "Accuracy by resolution",
         f"Accuracy at each rung of the ladder with its interval at each point.{collapsed_note}",

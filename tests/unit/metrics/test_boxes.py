@@ -52,7 +52,7 @@ def test_boxes_are_counted() -> None:
 
 
 Array = NDArray[np.float64]
-REFUSAL = "not shown to do the task: "
+REFUSAL = "cannot do the task: "
 
 
 def hinted(samples: int, seed: int = 0, *, noise: float = 0.01) -> tuple[dict[str, Array], dict[str, Array]]:

@@ -86,7 +86,7 @@ def test_what_is_not_shown_to_be_done_has_no_properties(name: str) -> None:
     result = estimate(name, guessing)
     clean, blind = guessing.clean.mean(), np.mean(guessing.scores("no_image"))
     assert not result.valid
-    assert result.reason.startswith(f"not shown to do the task: {clean:.2f} with the images, {blind:.2f} without, n=160")
+    assert result.reason.startswith(f"cannot do the task: {clean:.2f} with the images, {blind:.2f} without, n=160")
     assert estimate(name, table(3, ("fog:low",))).valid
     assert estimate("identity_accuracy", guessing).valid
 
@@ -95,7 +95,7 @@ def test_the_gate_is_the_lower_end_of_the_paired_interval() -> None:
     clean, blind = np.array([1.0] * 36 + [0.0] * 964), np.array([0.0] * 36 + [1.0] * 24 + [0.0] * 940)
     assert metrics.paired_drop_interval(36, 24, 1000)[0] < 0.0
     assert metrics.does_the_task(ScoreTable(clean, no_image=blind)) == (
-        "not shown to do the task: 0.04 with the images, 0.02 without, n=1000"
+        "cannot do the task: 0.04 with the images, 0.02 without, n=1000"
     )
     fewer = np.array([0.0] * 36 + [1.0] * 20 + [0.0] * 944)
     assert metrics.paired_drop_interval(36, 20, 1000)[0] > 0.0
@@ -117,7 +117,7 @@ def test_missing_scores_count_against_the_model() -> None:
     assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == ""
     blind[30:98] = math.nan
     assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == (
-        "not shown to do the task: 1.00 with the images, 0.98 without, n=100, 98 missing scores count against the model"
+        "cannot do the task: 1.00 with the images, 0.98 without, n=100, 98 missing scores count against the model"
     )
 
 

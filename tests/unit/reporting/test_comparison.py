@@ -34,7 +34,7 @@ def test_markdown_names_the_samples() -> None:
     text = comparison_markdown(FOUND)
     assert text.startswith("# `b` compared with `a`\n\nCompared: m with n.\n")
     assert "| `m-d-fog:mid` | 8 | 1.000 | 0.750 | 0.250 | [0.100, 0.400] | 0.250 | [0.100, 0.400] | 2 | 1 |" in text
-    assert "- m-d-fog:mid: 2 newly broken (q1, q2); 1 newly fixed (q3)" in text
+    assert "- m-d-fog:mid: 2 got worse (q1, q2); 1 got better (q3)" in text
 
 
 def test_what_is_undefined_says_why() -> None:

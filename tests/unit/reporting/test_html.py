@@ -326,7 +326,7 @@ def test_positions_are_a_table(page: str) -> None:
 
 def test_rungs_that_collapsed_are_marked(page: str) -> None:
     text = Outline(page).text
-    assert "2 hollow points reached the model at the same size as another one" in text
+    assert "Hollow (2): the model" in text
     assert text.count("same as another") == 2
 
 

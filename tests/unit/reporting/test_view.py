@@ -276,13 +276,13 @@ def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> No
     """A wrong convention of boxes is why a task does not apply."""
     records = [
         record("dropped", setting="fog:low", notes=("too small",)),
-        record("unasked", Outcome.NOT_APPLICABLE, not_asked="not shown to do the task"),
+        record("unasked", Outcome.NOT_APPLICABLE, not_asked="cannot do the task"),
         *(record(f"other-{number}", setting="fog:low", notes=(f"note {number}",)) for number in range(9)),
         record("original", Outcome.MEASURED, setting="clean", notes=("boxes fit 'thousandths' better",)),
     ]
     assert RunView(records, RunFacts()).notes(8)[:3] == [
         "original: boxes fit 'thousandths' better",
-        "m-d: 1 test does not apply: not shown to do the task",
+        "m-d: 1 test does not apply: cannot do the task",
         "dropped: too small",
     ]
     assert len(RunView(records, RunFacts()).notes(8)) == 1 + 8 + 1

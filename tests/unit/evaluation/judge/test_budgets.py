@@ -259,7 +259,7 @@ def test_refusals_have_a_budget_of_their_own(world: World) -> None:
 def test_a_task_that_is_not_shown_to_be_done_has_no_unreadable_answers_to_answer_for(world: World) -> None:
     world.samples = [sample(number) for number in range(40)]
     world.model.answer = unread_at(0.9)
-    assert judged(world, BY_INTERVAL, "clean", "no_image", why="not shown to do the task") == []
+    assert judged(world, BY_INTERVAL, "clean", "no_image", why="cannot do the task") == []
 
 
 def test_a_cell_breaks_a_budget_where_that_is_shown(world: World) -> None:

@@ -200,13 +200,13 @@ def test_pointing_to_one_cell_blindly_is_no_task_done_and_is_named(laboratory: L
     assert fixation.low > 0.85
     gap = summary(judge, "pointing", "split_position_gap", CLEAN)
     assert gap.outcome is Outcome.NOT_APPLICABLE
-    assert "not shown to do the task: 0.25 with the images, 0.25 without" in gap.reason
+    assert "cannot do the task: 0.25 with the images, 0.25 without" in gap.reason
     means = said(gap, "positions: ")
     assert means.startswith("positions: [0,0] 1.000 [")
     assert means.count(" 0.000 [0.000, ") == 3
     perturbed = summary(judge, "pointing", "split_position_gap")
     assert (perturbed.outcome, perturbed.n_inferred) == (Outcome.NOT_APPLICABLE, 0)
-    assert perturbed.not_asked == "not shown to do the task: 0.25 with the images, 0.25 without, n=96"
+    assert perturbed.not_asked == "cannot do the task: 0.25 with the images, 0.25 without, n=96"
     assert perturbed.not_asked in perturbed.reason
 
 
@@ -260,7 +260,7 @@ def test_boxes_off_by_a_factor_are_a_matter_of_the_convention(laboratory: Labora
     )
     retention = summary(judge, "guided", "split_transfer_retention")
     assert retention.outcome is Outcome.NOT_APPLICABLE
-    assert "not shown to do the task: 0.00 with the images" in retention.reason
+    assert "cannot do the task: 0.00 with the images" in retention.reason
 
 
 def test_once_the_convention_is_declared_the_same_boxes_are_right(laboratory: Laboratory) -> None:
@@ -289,7 +289,7 @@ def test_copying_told_boxes_does_the_published_task_and_not_this_one(laboratory:
     for task in ("guided", "guided_published"):
         retention = summary(judge, task, "split_transfer_retention")
         assert retention.outcome is Outcome.NOT_APPLICABLE
-        assert "not shown to do the task" in retention.reason
+        assert "cannot do the task" in retention.reason
 
 
 BOXES_FOUND = "{id: found, metric: identity_accuracy, min: 30%, judge: point}"
@@ -329,7 +329,7 @@ def test_boxes_that_follow_from_the_prompt_are_no_task_done(laboratory: Laborato
     seen = measured(cell(judge, "semi_guided"), "accuracy").value
     assert seen > 0.3
     assert found.outcome is Outcome.NOT_APPLICABLE
-    refusal = f"not shown to do the task: {seen:.2f} with the images, {told.mean():.2f} from what the prompt tells alone, n=24"
+    refusal = f"cannot do the task: {seen:.2f} with the images, {told.mean():.2f} from what the prompt tells alone, n=24"
     assert refusal in found.reason
     assert math.isnan(measured(found).value)
     perturbed = summary(judge, "semi_guided", "identity_accuracy")
@@ -383,7 +383,7 @@ def test_answers_that_cannot_be_read_count_as_wrong(laboratory: Laboratory) -> N
         assert measured(clean, "refusal_rate").value == 1.0
         gap = summary(judge, task, "split_group_gap")
         assert math.isnan(measured(gap).value)
-        assert gap.not_asked.startswith("not shown to do the task: 0.00 with the images, ")
+        assert gap.not_asked.startswith("cannot do the task: 0.00 with the images, ")
     assert measured(cell(judge, "pointing"), "fixation_rate").value == 0.0
 
 
@@ -445,6 +445,6 @@ def test_a_family_that_does_nothing_has_nothing_to_gain_and_is_not_asked(laborat
     assert math.isnan(measured(gain).value)
     assert gain.not_asked == (
         "no model of the family is shown to do the task, not even large: "
-        "not shown to do the task: 0.25 with the images, 0.25 without, n=24"
+        "cannot do the task: 0.25 with the images, 0.25 without, n=24"
     )
     assert gain.n_inferred == 2 * (24 + 1)
