@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 NOTHING_LOST = "nothing-lost"
 EQUAL = "equal-to-baseline"
 EQUAL_CHURN = "equal-to-baseline-churn"
-KEEPS, BREAKS = "keeps-3se", "breaks-3se"
 PUBLISHED = "published"
 TYPICAL = "typical"
 HIDDEN_LOSS = "hidden-loss"
-_SYNTHETIC = (NOTHING_LOST, TYPICAL, HIDDEN_LOSS, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED)
+_SYNTHETIC = (NOTHING_LOST, TYPICAL, HIDDEN_LOSS, EQUAL, EQUAL_CHURN, PUBLISHED)
 _SHOWN = (Decision.GO, Decision.NO_GO, Decision.INCONCLUSIVE)
 _OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.WAIVED, Outcome.MEASURED)
 _MOST_NAMED = 4
@@ -202,12 +201,12 @@ def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[ModelProf
         return [_observing(name, options) for name in options.profile or (_usual(policy) if options.table else [NOTHING_LOST])]
     data = _data(options.dataset, options.data, options.correlation)
     grouped = bool(options.groups or (data and not data.grouping.independent))
-    names = options.profile or (_usual(policy, grouped=grouped) if options.table else [NOTHING_LOST])
+    names = options.profile or (_usual(policy) if options.table else [NOTHING_LOST])
     _check_groups(names, data, options, grouped=grouped)
     if data:
         samples = options.samples or len(data.grouping.codes)
         options = argparse.Namespace(**{**vars(options), "dataset": data.name, "samples": samples})
-    pairs = [pair for name in names for pair in _named_profiles(policy, name, options)]
+    pairs = [pair for name in names for pair in _named_profiles(name, options)]
     return [(_with_groups(truth, n, data, options), n) for truth, n in pairs]
 
 
@@ -245,8 +244,6 @@ def _check_groups(names: Sequence[str], data: _Data | None, options: argparse.Na
         about = f"{options.dataset} has one question per image" if data else "samples are independent without groups"
         raise UsageError(f"--correlation {options.correlation:g}: {about}. Expected --groups N, or --dataset FILE with groups")
     for name in names:
-        if grouped and name.partition(":")[0] in (KEEPS, BREAKS):
-            raise UsageError(f"--profile {name}: it is defined for independent samples. {ungrouped}")
         if (data or grouped) and _run_of(name):
             raise UsageError(f"--profile {name}: a run is drawn again with its own samples and groups. {ungrouped}")
 
@@ -266,7 +263,7 @@ def _with_groups(truth: ModelProfile, n: int, data: _Data | None, options: argpa
     return replace(truth, grouping=Grouping.equal(n, options.groups, correlation))
 
 
-def _usual(policy: Policy, *, grouped: bool = False) -> list[str]:
+def _usual(policy: Policy) -> list[str]:
     """Returns the profiles of a table where none are named."""
     from pytest_vlmrobust.evaluation.power import observers, published
 
@@ -274,7 +271,7 @@ def _usual(policy: Policy, *, grouped: bool = False) -> list[str]:
         return list(observers.OBSERVERS)
     if policy.coverage.suites == ("patches",):
         return [NOTHING_LOST, TYPICAL, *published.VIEWS]
-    return [NOTHING_LOST, EQUAL, EQUAL_CHURN, *([] if grouped else [KEEPS, BREAKS]), PUBLISHED]
+    return [NOTHING_LOST, EQUAL, EQUAL_CHURN, PUBLISHED]
 
 
 def _of_tasks(policy: Policy) -> bool:
@@ -297,14 +294,15 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[ModelProfile, in
     return profile, options.samples or profile.samples
 
 
-def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[ModelProfile, int]]:
+def _named_profiles(name: str, options: argparse.Namespace) -> list[tuple[ModelProfile, int]]:
     from pytest_vlmrobust.evaluation.power import published, recorded
 
     dataset = options.dataset or "MMBench"
     benchmark = published.benchmark_of(dataset)
     usual = options.samples or next(iter(published.published_profiles(benchmark).values())).samples
     if run := _run_of(name):
-        _no_shift(options)
+        if options.shift:
+            raise UsageError("--shift moves profiles that are published or lose nothing, not runs")
         runs = recorded.recorded_models(run)
         return [
             (replace(profile, dataset=options.dataset or profile.dataset), options.samples or profile.samples) for profile in runs
@@ -314,9 +312,6 @@ def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> l
         return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples) for profile in own]
     if profile := _synthetic(name, dataset):
         return [(_shift_profile(profile, options), usual)]
-    if name.partition(":")[0] in (KEEPS, BREAKS):
-        _no_shift(options)
-        return [(profile, usual) for profile in _at_margins(policy, name, dataset, usual, options.seed)]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise UsageError(f"--profile {name}: there is no such directory. Pass the directory of a run, or the name of a profile")
     profile = published.profile(name, options.dataset, [*_SYNTHETIC, *published.VIEWS, *published.published_profiles()])
@@ -343,35 +338,12 @@ def _synthetic(name: str, dataset: str) -> Any:
     return published.typical(dataset) if name == TYPICAL else None
 
 
-def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> list[Any]:
-    import numpy as np
-
-    from pytest_vlmrobust.evaluation.power import published
-    from pytest_vlmrobust.evaluation.power.margins import Margins
-
-    _note("moving profiles against the bounds")("")
-    margins = Margins(policy, n, np.random.default_rng([seed, n]))
-    base = replace(published.typical(dataset), churn=0.01 if _compares(policy) else None)
-    return margins.profiles(base, breaks=name.startswith(BREAKS), rule=name.partition(":")[2])
-
-
-def _compares(policy: Policy) -> bool:
-    from pytest_vlmrobust.evaluation.judge.scopes import is_relative
-
-    return any(is_relative(rule) for rule in policy.rules)
-
-
 def _with_dataset(profile: Any, options: argparse.Namespace) -> Any:
     return replace(profile, dataset=options.dataset or profile.dataset)
 
 
-def _no_shift(options: argparse.Namespace) -> None:
-    if options.shift:
-        raise UsageError("--shift moves profiles that are published or lose nothing, not runs and not profiles at a margin")
-
-
 def _shift_profile(profile: Any, options: argparse.Namespace) -> Any:
-    from pytest_vlmrobust.evaluation.power.margins import shift
+    from pytest_vlmrobust.evaluation.power.shift import shift
 
     for text in options.shift:
         metric, equals, value = text.partition("=")

@@ -285,6 +285,7 @@ class Profile:
         blind = self._blind(clean, rank)
         guesses = np.full(n, self.guess)
         shared = {"clean": clean.astype(float), "no_image": blind.astype(float), "chances": guesses, "floors": guesses}
+        shared["categories"] = _categories(np.full(n, ""), np.arange(n))
         tables = {}
         for suite in suites:
             if suite == "patches" or not self.settings(suite):

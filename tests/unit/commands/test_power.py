@@ -104,8 +104,6 @@ def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> No
         (["--profile", "runs/2026/gone"], "--profile runs/2026/gone: there is no such directory"),
         (["--shift", "mean_drop"], "--shift 'mean_drop': expected METRIC=VALUE"),
         (["--shift", "mean_drop=20pp"], "it cannot be moved there"),
-        (["--profile", "keeps-3se", "--shift", "mean_drop=2pp"], "--shift moves profiles that are published"),
-        (["--profile", "breaks-3se:said"], "rule 'said' is not a simulated rule that profiles can be moved against"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(policy: str, arguments: list[str], said: str, capsys: Captured) -> None:
@@ -236,8 +234,6 @@ def test_data_say_how_many_samples_there_are_and_which_go_together(policy: str, 
         (["--correlation", "0.5"], "--correlation 0.5: samples are independent without groups. Expected --groups N"),
         (["--dataset", "MMBench", "--correlation", "0"], "--correlation 0: samples are independent without groups"),
         (["--groups", "51"], "--groups 51: 50 samples of nothing-lost have at most 50 groups"),
-        (["--groups", "9", "--profile", "keeps-3se"], "it is defined for independent samples"),
-        (["--dataset", "{data}", "--profile", "breaks-3se:answers"], "it is defined for independent"),
         (["--groups", "9", "--profile", "{run}"], "a run is drawn again with its own samples and groups"),
         (["--dataset", "{data}", "--profile", "{run}"], "a run is drawn again with its own samples and groups"),
         (["--dataset", "{run}/mien.jsonl"], "mien.jsonl' was not found. Did you mean"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.evaluation.power import margins, profiles, published
+from pytest_vlmrobust.evaluation.power import profiles, published
 from pytest_vlmrobust.evaluation.power.grouping import Grouping
-from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
+from pytest_vlmrobust.evaluation.power.shift import shift
+from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan, values
 from pytest_vlmrobust.policies import Bound, Coverage, JudgedBy, OnInconclusive, Policy, Rule, Scope, Tier, Treatment, load_policy
 from pytest_vlmrobust.shipped import shipped
 
@@ -44,7 +44,7 @@ def simulated(truth: profiles.Profile, *rules: Rule, n: int = 300, runs: int = 3
 def test_a_model_far_inside_is_go_and_one_far_outside_no_go() -> None:
     inside = simulated(NOTHING, rule("mean_drop", high=0.10), runs=5)
     assert inside.share(Decision.GO) == 1.0
-    worse = margins.shift(published.typical(), "mean_drop", 0.20)
+    worse = shift(published.typical(), "mean_drop", 0.20)
     assert simulated(worse, rule("mean_drop", high=0.10), runs=5).share(Decision.NO_GO) == 1.0
 
 
@@ -184,25 +184,6 @@ def test_patches_are_compared_with_as_many_attempts(name: str, outcome: Outcome)
     assert found.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9
 
 
-def test_a_rule_on_patches_is_kept_and_broken_by_three_standard_errors() -> None:
-    """As a single bound on a ratio: Phi(3 - 1.645) = .91 to pass, and for FAIL two grids share the risk, Phi(3 - 1.96) = .85."""
-    own = policy(MATCHED, suites=("patches",))
-    moved = margins.Margins(own, 853, np.random.default_rng(0))
-    for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
-        (found,) = moved.profiles(published.typical(), breaks=breaks, rule="pcri_matched")
-        shares = Simulation(own, found, TODAY).run(853, 30, np.random.default_rng(1)).outcomes["pcri_matched"]
-        assert shares.get(outcome, 0.0) > 0.6, (breaks, shares)
-
-
-def test_what_keeps_one_bound_by_three_standard_errors_keeps_the_others_too() -> None:
-    loose, tight = rule("mean_drop", high=0.05, id="loose"), rule("mean_drop", high=0.03, id="tight")
-    moved = margins.Margins(policy(loose, tight), 853, np.random.default_rng(0))
-    (found,) = moved.profiles(on_few_settings(published.typical()), breaks=False, rule="tight")
-    assert found.name == "keeps-3se:tight"
-    with pytest.raises(UsageError, match="what moves it there brings nearer tight"):
-        moved.profiles(on_few_settings(published.typical()), breaks=False, rule="loose")
-
-
 def test_several_models_all_have_to_be_go() -> None:
     one = simulated(replace(NOTHING, clean=0.87), rule("clean_accuracy", low=0.85), n=853, runs=100)
     three = one.of_models(3)
@@ -218,34 +199,7 @@ def test_more_samples_decide_and_the_range_says_how_many() -> None:
     assert 700 <= low < high <= 3600
 
 
-BOUNDS = {
-    "clean_accuracy": (0.7, np.inf),
-    "visual_gain": (0.3, np.inf),
-    "mean_drop": (-np.inf, 0.1),
-    "worst_case_drop": (-np.inf, 0.4),
-    "mean_harmful_flip_rate": (-np.inf, 0.1),
-}
-
-
-@pytest.mark.parametrize("metric", BOUNDS)
-def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
-    """The bound is 3 standard errors away, so that a one-sided 5 % interval decides with probability Phi(3 - 1.645) = .91.
-
-    A guarded mean is bounded half a standard error further off: Phi(3 - 1.645 - 0.5) = .80. The largest of 133 drops fails at a
-    shared risk, with Phi(3 - 3.37) = .36.
-    """
-    low, high = BOUNDS[metric]
-    own = rule(metric, low, high)
-    moved = margins.Margins(policy(own), 853, np.random.default_rng(0))
-    for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
-        truth = published.typical() if metric == "worst_case_drop" else on_few_settings(published.typical())
-        (found,) = moved.profiles(truth, breaks=breaks, rule=metric)
-        share = simulated(found, own, n=853, runs=30).outcomes[metric].get(outcome, 0.0)
-        assert share > (0.1 if metric == "worst_case_drop" and breaks else 0.55), (breaks, share)
-
-
-def test_a_rule_that_nothing_moves_is_refused() -> None:
-    with pytest.raises(UsageError, match="not a simulated rule that profiles can be moved against"):
-        margins.Margins(policy(rule("mean_drop", high=0.1)), 100, np.random.default_rng(0)).profiles(
-            published.typical(), breaks=True, rule="nope"
-        )
+def test_a_metric_of_categories_can_be_shifted() -> None:
+    moved = shift(published.typical(), "worst_category_drop", 0.1)
+    (table,) = moved.exact(4000, ("corruptions",)).values()
+    assert values("worst_category_drop", table, "") == pytest.approx(0.1, abs=0.005)
