@@ -23,7 +23,7 @@ from .protocol import Entity
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
 
 if TYPE_CHECKING:
-    from .neural.encoder import ImageEncoder
+    from .neural import ImageEncoder
 
 
 class FaceFolder:
@@ -147,7 +147,7 @@ class FaceFolder:
     def _encoder(self) -> ImageEncoder | None:
         if self._settings.encoder is None:
             return None
-        from .neural.encoder import ImageEncoder
+        from .neural import ImageEncoder
 
         return ImageEncoder.of(self._settings.encoder)
 

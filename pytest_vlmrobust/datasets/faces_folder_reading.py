@@ -150,7 +150,7 @@ class FolderReader:
                 f"have no boxes (the first: {bare[0].place}). Expected a face landmarker of MediaPipe (.task) there, or boxes in "
                 "the table"
             )
-        from .neural.landmarks import face_finder
+        from .neural import face_finder
 
         return face_finder(model)
 

@@ -18,7 +18,7 @@ from .record import CHANGES, Corruption
 if TYPE_CHECKING:
     from .catalog import SettingInfo, corruption, fingerprint, info, names
     from .illusion_folder import illusions
-    from .neural.super_resolution import super_resolution
+    from .neural import super_resolution
     from .pixels import Painted
     from .questions import perturbed
     from .rendering import Renderer, as_rgb, get
@@ -52,7 +52,7 @@ _HOMES = {
     "info": "catalog",
     "names": "catalog",
     "perturbed": "questions",
-    "super_resolution": "neural.super_resolution",
+    "super_resolution": "neural",
 }
 
 

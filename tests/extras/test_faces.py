@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.errors import ModelError
-from pytest_vlmrobust.datasets.neural.landmarks import EYES, LIPS, NOSE, face_finder
+from pytest_vlmrobust.datasets.neural import EYES, LIPS, NOSE, face_finder
 
 if find_spec("mediapipe") is None:
     pytest.skip("needs mediapipe: pip install -e '.[faces]'", allow_module_level=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import BackendError, ModelError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.perturbations.neural import super_resolution
+from pytest_vlmrobust.perturbations import neural as super_resolution
 
 if find_spec("spandrel") is None:
     pytest.skip("needs spandrel: pip install -e '.[super-resolution]'", allow_module_level=True)

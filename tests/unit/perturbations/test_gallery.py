@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, UsageError
 from pytest_vlmrobust.core.words import printable
-from pytest_vlmrobust.perturbations.gallery import page as html
+from pytest_vlmrobust.perturbations import gallery as html
 from pytest_vlmrobust.perturbations.gallery import sheet, show
 from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resize_image, ssim, structure
 from pytest_vlmrobust.perturbations.gallery.sheet import (
@@ -411,7 +411,7 @@ class TestShow:
         assert pages[0] == pages[1] != pages[2]
 
     def test_refusals_come_before_the_work(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pytest_vlmrobust.perturbations.gallery.page.gallery", pytest.fail)
+        monkeypatch.setattr("pytest_vlmrobust.perturbations.gallery.gallery", pytest.fail)
         for error, words, options in refusals(file):
             with pytest.raises(error, match=words):
                 show(file, **{"out": file.with_name("x.html"), **options})
@@ -420,7 +420,7 @@ class TestShow:
     def test_what_was_there_stays_when_something_fails(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         out = file.with_name("x.html")
         out.write_text("old")
-        monkeypatch.setattr("pytest_vlmrobust.perturbations.gallery.page.gallery", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr("pytest_vlmrobust.perturbations.gallery.gallery", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             show(file, out, settings=["flip_h"])
         assert out.read_text() == "old"

@@ -17,10 +17,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from pytest_vlmrobust.core.errors import ImageError, ModelError
+from pytest_vlmrobust.datasets import neural as module
 from pytest_vlmrobust.datasets.faces_folder import FaceFolder
 from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
-from pytest_vlmrobust.datasets.neural import encoder as module
-from pytest_vlmrobust.datasets.neural.encoder import BATCH, ImageEncoder
+from pytest_vlmrobust.datasets.neural import BATCH, ImageEncoder
 from pytest_vlmrobust.datasets.similarity import circles, unit_rows
 
 People = Callable[..., Path]

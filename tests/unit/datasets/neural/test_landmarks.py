@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError, MissingExtra, ModelError
 from pytest_vlmrobust.datasets.faces_folder import FaceFolder, write_table
-from pytest_vlmrobust.datasets.neural.landmarks import EYES, LIPS, NOSE, boxes_of
+from pytest_vlmrobust.datasets.neural import EYES, LIPS, NOSE, boxes_of
 
 People = Callable[..., Path]
 Points = NDArray[np.float64]

@@ -15,8 +15,8 @@ import pytest
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import MissingExtra, ModelError, SettingError, UsageError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.perturbations.neural import super_resolution
-from pytest_vlmrobust.perturbations.neural.super_resolution import BrokenExtra, importing
+from pytest_vlmrobust.perturbations import neural as super_resolution
+from pytest_vlmrobust.perturbations.neural import BrokenExtra, importing
 from pytest_vlmrobust.perturbations.registry import REGISTRY, find
 
 
@@ -122,7 +122,7 @@ def test_the_attributes_of_the_package_load_no_model_library() -> None:
         "from pytest_vlmrobust import perturbations\n"
         "assert not any('neural' in name for name in sys.modules)\n"
         "perturbations.super_resolution\n"
-        "import pytest_vlmrobust.perturbations.neural.super_resolution\n"
+        "import pytest_vlmrobust.perturbations.neural\n"
         "loaded = {'torch', 'spandrel', 'transformers', 'safetensors'} & {*sys.modules}\n"
         "assert not loaded, loaded\n"
     )
