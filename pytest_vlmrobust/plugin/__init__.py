@@ -20,6 +20,7 @@ from .selection import pytest_itemcollected as pytest_itemcollected
 from .report import pytest_report_collectionfinish as pytest_report_collectionfinish
 from .report import pytest_runtestloop as pytest_runtestloop
 from .fixtures import GatedTest as GatedTest
+from .fixtures import _vlm_judged as _vlm_judged
 from .fixtures import vlm_cell as vlm_cell
 from .fixtures import vlm_sweep as vlm_sweep
 from .fixtures import vlm_family as vlm_family

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import NotDecided, Outcome, ThresholdExceeded
 from pytest_vlmrobust.core.errors import BackendError, BudgetSpent, VlmRobustError
-from pytest_vlmrobust.core.record import FAMILY, Record
+from pytest_vlmrobust.core.record import Record
 
 from .options import only_sets_up
 from .outcome import RECORD, failed_record
@@ -46,21 +46,21 @@ class GatedTest:
 
 
 @pytest.fixture
-def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
+def vlm_cell(_vlm_judged: GatedTest) -> GatedTest:
     """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
-    return _judge_and_record(request, "cell")
+    return _vlm_judged
 
 
 @pytest.fixture
-def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
+def vlm_sweep(_vlm_judged: GatedTest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
-    return _judge_and_record(request, "sweep")
+    return _vlm_judged
 
 
 @pytest.fixture
-def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
+def vlm_family(_vlm_judged: GatedTest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
-    return _judge_and_record(request, FAMILY)
+    return _vlm_judged
 
 
 @pytest.fixture(scope="session")
@@ -71,17 +71,16 @@ def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
     return CheckMemory(pytestconfig.stash[RUN].directories.store, installation())
 
 
-def _judge_and_record(request: pytest.FixtureRequest, test: str) -> GatedTest:
-    """Returns what was measured and concluded about a test; ``test`` says of which kind it is.
-
-    It is a BackendError where too many inferences failed for a verdict.
-    """
+@pytest.fixture
+def _vlm_judged(request: pytest.FixtureRequest) -> GatedTest:
+    """What was measured and concluded about a test; a BackendError where too many inferences failed for a verdict."""
     from pytest_vlmrobust.reporting.explanation import explain
     from pytest_vlmrobust.reporting.junit import properties
 
     if only_sets_up(request.config):
         pytest.skip("no model is asked where pytest runs no test")
     node, run = request.node, request.config.stash[RUN]
+    test = selected_test(node)
 
     def note(record: Record) -> None:
         node.stash[RECORD] = record
@@ -90,15 +89,14 @@ def _judge_and_record(request: pytest.FixtureRequest, test: str) -> GatedTest:
             node.user_properties[:] = [*others, *properties(record)]
 
     def failed(error: VlmRobustError, outcome: Outcome) -> Record:
-        record = failed_record(test, request.param, str(error), node.nodeid, outcome)
+        record = failed_record(test.about, str(error), node.nodeid, outcome)
         inferred, recalled = _counts(run)
         return dataclasses.replace(record, n_inferred=inferred - before[0], n_recalled=recalled - before[1])
 
     before = _counts(run)
     try:
         with run.evidence_writer.joined():
-            settings = run.tests.settings_of(selected_test(node))
-            record = dataclasses.replace(run.judge.run(request.param, settings), nodeid=node.nodeid)
+            record = dataclasses.replace(run.judge.run(test.about, run.tests.settings_of(test)), nodeid=node.nodeid)
     except BudgetSpent as error:
         record = failed(error, Outcome.INCONCLUSIVE)
     except VlmRobustError as error:

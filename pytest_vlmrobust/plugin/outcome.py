@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric
 from pytest_vlmrobust.core.decision import ENDS_AS_FAILURE, EXIT_CODES, Decision, NotDecided, Outcome, ThresholdExceeded
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
-from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
 from pytest_vlmrobust.core.words import on_one_line
 
 from .run import RUN, Run
-from .selection import FIXTURES, about_of, is_gated
+from .selection import about_of, is_gated
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Planned
@@ -35,10 +36,10 @@ RECORD: pytest.StashKey[Record] = pytest.StashKey()
 """Where a test keeps what was measured."""
 
 
-def failed_record(test: str, about: Planned, reason: str, nodeid: str, outcome: Outcome = Outcome.ERROR) -> Record:
+def failed_record(about: Planned, reason: str, nodeid: str, outcome: Outcome = Outcome.ERROR) -> Record:
     """Returns the record of a test that could not measure."""
     return Record(
-        test=test,
+        test="cell" if isinstance(about, Cell) else FAMILY if isinstance(about, FamilyMetric) else "sweep",
         id=str(about),
         model=about.model,
         dataset=about.dataset,
@@ -103,9 +104,8 @@ def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseE
 
 
 def _unmeasured_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> Record:
-    fixture = next(name for name in FIXTURES if name in getattr(item, "fixturenames", ()))
     reason = _last_line(report) if ours else _crash_of(report) or _last_line(report)
-    return failed_record(fixture.removeprefix("vlm_"), about_of(item), reason, item.nodeid)
+    return failed_record(about_of(item), reason, item.nodeid)
 
 
 def _crash_of(report: pytest.TestReport) -> str:

@@ -242,15 +242,14 @@ def _people(sources: Sources, dataset: str) -> dict[str, list[str]]:
 def measure(reads: Reads, sources: Sources) -> Measurement:
     """Measures a test; evaluates whatever it reads."""
     if isinstance(reads.planned, Cell):
-        return _measure_cell(reads.planned, reads, sources)
+        return _measure_cell(sources.answers.result(reads.planned), reads, sources)
     if isinstance(reads.planned, FamilyMetric):
         return _measure_family(reads.planned, reads, sources)
     return _measure_sweep(reads.planned, reads, sources)
 
 
-def _measure_cell(cell: Cell, reads: Reads, sources: Sources) -> Measurement:
-    answers, baseline = sources.answers, sources.baseline
-    result = answers.result(cell)
+def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measurement:
+    cell, answers, baseline = result.cell, sources.answers, sources.baseline
     tried = [answers.result(each) for each in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
     asked = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
     test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
