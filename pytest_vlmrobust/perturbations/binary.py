@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,41 +14,44 @@ from .registry import corruption
 LEVELS = np.arange(256, dtype=np.float64)
 
 
-@corruption(family="binary", changes=["left_right", "position"], source="VLM-RobustBench C.5")
+_binary = partial(corruption, family="binary", source="VLM-RobustBench C.5")
+
+
+@_binary(changes=["left_right", "position"])
 def flip_h(image: Image) -> Image:
     """Mirrors left and right. Writing is mirrored too: it is harder to read, but its words stay the same."""
     flipped: Image = opencv().flip(image, 1)
     return flipped
 
 
-@corruption(family="binary", changes=["up_down", "position"], source="VLM-RobustBench C.5")
+@_binary(changes=["up_down", "position"])
 def flip_v(image: Image) -> Image:
     """Mirrors top and bottom."""
     flipped: Image = opencv().flip(image, 0)
     return flipped
 
 
-@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+@_binary(changes=["colour"])
 def grayscale(image: Image) -> Image:
     """Replaces every pixel by its luma (ITU-R BT.601)."""
     return as_grey(image)
 
 
-@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+@_binary(changes=["colour"])
 def invert(image: Image) -> Image:
     """Replaces every value ``x`` by ``255 - x``."""
     inverted: Image = np.bitwise_not(image)
     return inverted
 
 
-@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+@_binary(changes=["colour"])
 def channel_swap(image: Image) -> Image:
     """Exchanges red and blue, the swap that happens by mistake (RGB read as BGR), for every sample."""
     swapped: Image = opencv().cvtColor(image, opencv().COLOR_RGB2BGR)
     return swapped
 
 
-@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+@_binary(changes=["colour"])
 def equalize(image: Image) -> Image:
     """Equalises the histogram of each channel by itself, exactly as Pillow's ``ImageOps.equalize`` does.
 
@@ -57,7 +61,7 @@ def equalize(image: Image) -> Image:
     return _by_channel(image, _equal)
 
 
-@corruption(family="binary", source="VLM-RobustBench C.5")
+@_binary()
 def autocontrast(image: Image) -> Image:
     """Stretches each channel to the full range, without cutting off outliers; a constant channel stays.
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .pixels import Image, opencv
-from .registry import corruption
+from .registry import corruption, graded
 
 Kernel = NDArray[np.float32]
 
@@ -30,13 +31,10 @@ GLASS_DELTA = 4
 GLASS_ITERATIONS = 2
 
 
-@corruption(
-    family="blur",
-    low={"radius": 0.5},
-    mid={"radius": 1.5},
-    high={"radius": 2.5},
-    source="VLM-RobustBench Table 29",
-)
+_blur = partial(corruption, family="blur", source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019")
+
+
+@_blur(levels=graded(radius=(0.5, 1.5, 2.5)), source="VLM-RobustBench Table 29")
 def gaussian_blur(image: Image, *, radius: float) -> Image:
     """Convolves with a Gaussian whose standard deviation is ``radius`` pixels.
 
@@ -48,15 +46,8 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     return blurred
 
 
-@corruption(
-    family="blur",
-    low={"ksize": 5},
-    mid={"ksize": 9},
-    high={"ksize": 15},
-    stochastic=True,
-    changes={"high": ["text_18"]},
-    source="VLM-RobustBench Table 29",
-    version=3,
+@_blur(
+    levels=graded(ksize=(5, 9, 15)), stochastic=True, changes={"high": ["text_18"]}, source="VLM-RobustBench Table 29", version=3
 )
 def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     """Averages ``ksize`` pixels along a straight line, each the nearest to its place on the line.
@@ -67,28 +58,13 @@ def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     return _average(image, line_points(ksize, math.radians(int(rng.integers(180)))))
 
 
-@corruption(
-    family="blur",
-    low={"radius": 1.0},
-    mid={"radius": 3.0},
-    high={"radius": 5.0},
-    changes={"high": ["text_12"]},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-)
+@_blur(levels=graded(radius=(1.0, 3.0, 5.0)), changes={"high": ["text_12"]})
 def defocus_blur(image: Image, *, radius: float) -> Image:
     """Averages over a disk of ``radius`` pixels, as a lens that is out of focus does."""
     return _filter(image, disk_kernel(radius))
 
 
-@corruption(
-    family="blur",
-    low={"factor": 0.02},
-    mid={"factor": 0.06},
-    high={"factor": 0.10},
-    changes={"high": ["text_12"]},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=2,
-)
+@_blur(levels=graded(factor=(0.02, 0.06, 0.10)), changes={"high": ["text_12"]}, version=2)
 def zoom_blur(image: Image, *, factor: float) -> Image:
     """Averages the image over zooms about its centre, from 1 to ``1 + factor`` in steps of 0.01.
 
@@ -106,16 +82,7 @@ def zoom_blur(image: Image, *, factor: float) -> Image:
     return mean
 
 
-@corruption(
-    family="blur",
-    low={"sigma": 0.5},
-    mid={"sigma": 0.9},
-    high={"sigma": 1.3},
-    stochastic=True,
-    changes=["text_24"],
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=2,
-)
+@_blur(levels=graded(sigma=(0.5, 0.9, 1.3)), stochastic=True, changes=["text_24"], version=2)
 def glass_blur(
     image: Image,
     rng: np.random.Generator,

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from .pixels import Image, opencv, to_uint8
-from .registry import corruption
+from .registry import corruption, graded
 
 FLOATS_IN_CACHE = 1 << 22
 """Values of an image that are worth converting to floats: more of them leave the caches of common processors."""
 
 
-@corruption(
-    family="digital",
-    low={"quality": 80},
-    mid={"quality": 50},
-    high={"quality": 20},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-)
+_digital = partial(corruption, family="digital", source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019")
+
+
+@_digital(levels=graded(quality=(80, 50, 20)))
 def jpeg_compression(image: Image, *, quality: int) -> Image:
     """Writes and reads the image as a baseline JPEG of ``quality`` (1..95) with 4:2:0 chroma, the usual default, stated.
 
@@ -34,14 +33,7 @@ def jpeg_compression(image: Image, *, quality: int) -> Image:
     return decoded
 
 
-@corruption(
-    family="digital",
-    low={"scale": 0.9},
-    mid={"scale": 0.5},
-    high={"scale": 0.2},
-    changes={"high": ["text_12"]},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-)
+@_digital(levels=graded(scale=(0.9, 0.5, 0.2)), changes={"high": ["text_12"]})
 def pixelate(image: Image, *, scale: float) -> Image:
     """Shrinks each side to ``scale`` by averaging areas, and enlarges back by repeating pixels.
 

@@ -6,6 +6,7 @@ A published perturbation has one meaning. A second plausible meaning of its name
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -15,12 +16,15 @@ from .geometric import elastic_transform
 from .ladder import LONG_EDGE, RUNGS, aligned_size, too_small
 from .occlusion import center_occlusion
 from .pixels import BLACK, Image, opencv
-from .registry import corruption
+from .registry import corruption, graded
 
 SOURCE = "pytest-vlmrobust"
 
 
-@corruption(family="resolution", low={"scale": 1.5}, mid={"scale": 3.0}, high={"scale": 6.0}, source=SOURCE)
+_extra = partial(corruption, source=SOURCE)
+
+
+@_extra(family="resolution", levels=graded(scale=(1.5, 3.0, 6.0)))
 def true_upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and shrinks back by averaging areas: interpolation without cropping.
 
@@ -34,15 +38,7 @@ def true_upsample(image: Image, *, scale: float) -> Image:
     return back
 
 
-@corruption(
-    family="resolution",
-    low={"scale": 0.75},
-    mid={"scale": 0.35},
-    high={"scale": 0.15},
-    keeps_size=False,
-    changes={"high": ["text_18"]},
-    source=SOURCE,
-)
+@_extra(family="resolution", levels=graded(scale=(0.75, 0.35, 0.15)), keeps_size=False, changes={"high": ["text_18"]})
 def shrink(image: Image, *, scale: float) -> Image:
     """Shrinks each side to ``scale`` by averaging areas, and leaves it so: ``downsample`` without enlarging back.
 
@@ -54,13 +50,12 @@ def shrink(image: Image, *, scale: float) -> Image:
     return small
 
 
-@corruption(
+@_extra(
     family="ladder",
     levels={str(rung): {"long_edge": rung} for rung in RUNGS},
     numbered=LONG_EDGE,
     keeps_size=False,
     note=too_small,
-    source=SOURCE,
 )
 def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
     """Works like ``resolution`` with Pillow's Lanczos filter, which many loaders use; edges stay crisper than with averaging."""
@@ -73,13 +68,10 @@ def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
     return np.asarray(smaller)
 
 
-@corruption(
+@_extra(
     family="overlay",
-    low={"width": 10},
-    mid={"width": 30},
-    high={"width": 60},
+    levels=graded(width=(10, 30, 60)),
     changes={"mid": ["count", "presence", "text"], "high": ["count", "presence", "text"]},
-    source=SOURCE,
 )
 def inner_border(image: Image, *, width: int) -> Image:
     """Paints a black frame of ``width`` pixels on the image, inwards: ``add_border`` at a constant size.
@@ -94,27 +86,17 @@ def inner_border(image: Image, *, width: int) -> Image:
     return result
 
 
-@corruption(
-    family="occlusion",
-    low={"area": 0.1},
-    mid={"area": 0.3},
-    high={"area": 0.5},
-    changes=["count", "presence", "text"],
-    source=SOURCE,
-)
+@_extra(family="occlusion", levels=graded(area=(0.1, 0.3, 0.5)), changes=["count", "presence", "text"])
 def area_occlusion(image: Image, *, area: float) -> Image:
     """Hides the central rectangle that covers a share ``area`` of the image: ``center_occlusion`` by area, not by side."""
     return center_occlusion(image, ratio=math.sqrt(area))
 
 
-@corruption(
+@_extra(
     family="blur",
-    low={"delta": 1},
-    mid={"delta": 3},
-    high={"delta": 6},
+    levels=graded(delta=(1, 3, 6)),
     stochastic=True,
     changes={"mid": ["text_18"], "high": ["colour", "text"]},
-    source=SOURCE,
     version=2,
 )
 def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
@@ -122,16 +104,7 @@ def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Imag
     return glass_blur(image, rng, sigma=0.7, delta=delta)
 
 
-@corruption(
-    family="geometric",
-    low={"alpha": 30},
-    mid={"alpha": 80},
-    high={"alpha": 180},
-    stochastic=True,
-    changes={"high": ["text_18"]},
-    source=SOURCE,
-    version=2,
-)
+@_extra(family="geometric", levels=graded(alpha=(30, 80, 180)), stochastic=True, changes={"high": ["text_18"]}, version=2)
 def elastic_transform_10(image: Image, rng: np.random.Generator, *, alpha: float) -> Image:
     """Works like ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, under half the displacement."""
     return elastic_transform(image, rng, alpha=alpha, sigma=10.0)

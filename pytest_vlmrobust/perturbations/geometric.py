@@ -8,24 +8,21 @@ noise, blur and the places of occlusions as varying by sample, not these; so ang
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .pixels import Image, opencv
-from .registry import corruption
+from .registry import corruption, graded
 
 ELASTIC_SIGMA = 5.0
 
 
-@corruption(
-    family="geometric",
-    low={"degrees": 5},
-    mid={"degrees": 15},
-    high={"degrees": 30},
-    changes={"mid": ["presence", "count"], "high": ["presence", "count"]},
-    source="VLM-RobustBench Table 29",
-)
+_geometric = partial(corruption, family="geometric", source="VLM-RobustBench Table 29")
+
+
+@_geometric(levels=graded(degrees=(5, 15, 30)), changes={"mid": ["presence", "count"], "high": ["presence", "count"]})
 def rotate(image: Image, *, degrees: float) -> Image:
     """Turns the image counter-clockwise by ``degrees`` about its centre.
 
@@ -35,14 +32,7 @@ def rotate(image: Image, *, degrees: float) -> Image:
     return _turn(image, degrees, scale=1.0)
 
 
-@corruption(
-    family="geometric",
-    low={"degrees": 5},
-    mid={"degrees": 15},
-    high={"degrees": 25},
-    changes={"high": ["presence", "count"]},
-    source="VLM-RobustBench Table 29",
-)
+@_geometric(levels=graded(degrees=(5, 15, 25)), changes={"high": ["presence", "count"]})
 def shear(image: Image, *, degrees: float) -> Image:
     """Slants upright lines by ``degrees``: rows move sideways in proportion to their distance from the centre row.
 
@@ -53,13 +43,7 @@ def shear(image: Image, *, degrees: float) -> Image:
     return _warp(image, np.array([[1.0, slant, -slant * middle], [0.0, 1.0, 0.0]]))
 
 
-@corruption(
-    family="geometric",
-    low={"degrees": 5},
-    mid={"degrees": 15},
-    high={"degrees": 30},
-    source="VLM-RobustBench Table 29",
-)
+@_geometric(levels=graded(degrees=(5, 15, 30)))
 def affine(image: Image, *, degrees: float) -> Image:
     """Turns the image counter-clockwise by ``degrees`` and shrinks it by as many percent, about its centre.
 
@@ -69,15 +53,7 @@ def affine(image: Image, *, degrees: float) -> Image:
     return _turn(image, degrees, scale=1.0 - degrees / 100.0)
 
 
-@corruption(
-    family="geometric",
-    low={"magnitude": 0.05},
-    mid={"magnitude": 0.15},
-    high={"magnitude": 0.25},
-    stochastic=True,
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
+@_geometric(levels=graded(magnitude=(0.05, 0.15, 0.25)), stochastic=True, version=2)
 def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: float) -> Image:
     """Moves each corner inwards, as when a flat image is looked at from the side.
 
@@ -99,11 +75,8 @@ def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: 
     return warped
 
 
-@corruption(
-    family="geometric",
-    low={"alpha": 30},
-    mid={"alpha": 80},
-    high={"alpha": 180},
+@_geometric(
+    levels=graded(alpha=(30, 80, 180)),
     stochastic=True,
     changes={"mid": ["text_24"], "high": ["text"]},
     source="VLM-RobustBench Table 29; after Simard et al. 2003",

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import functools
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .pixels import Image, as_table, opencv, strips, translate
-from .registry import corruption
+from .registry import corruption, graded
 
 _SHOT_BITS = 14
 """Probabilities are exact to two to the minus this many bits; with two more, the table of shot noise outgrows the caches."""
 
 
-@corruption(
-    family="noise",
-    low={"std": 0.02},
-    mid={"std": 0.06},
-    high={"std": 0.10},
-    stochastic=True,
-    source="VLM-RobustBench Table 29",
-    version=3,
-)
+_noise = partial(corruption, family="noise", source="VLM-RobustBench Table 29", stochastic=True)
+
+
+@_noise(levels=graded(std=(0.02, 0.06, 0.10)), version=3)
 def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Adds normal noise of standard deviation ``std`` (of a range of 1) to each channel of each pixel.
 
@@ -36,15 +32,7 @@ def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Ima
     return noisy
 
 
-@corruption(
-    family="noise",
-    low={"scale": 25},
-    mid={"scale": 10},
-    high={"scale": 5},
-    stochastic=True,
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=3,
-)
+@_noise(levels=graded(scale=(25, 10, 5)), source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019", version=3)
 def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image:
     """Counts photons: ``poisson(x * scale) / scale`` for values ``x`` in [0, 1]; a smaller ``scale`` is a shorter exposure.
 
@@ -60,15 +48,7 @@ def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image
     return result
 
 
-@corruption(
-    family="noise",
-    low={"std": 0.05},
-    mid={"std": 0.15},
-    high={"std": 0.25},
-    stochastic=True,
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=3,
-)
+@_noise(levels=graded(std=(0.05, 0.15, 0.25)), source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019", version=3)
 def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Multiplies each channel of each pixel by ``1 + n`` with ``n`` normal of standard deviation ``std``.
 
@@ -81,15 +61,7 @@ def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Imag
     return noisy
 
 
-@corruption(
-    family="noise",
-    low={"amount": 0.01},
-    mid={"amount": 0.04},
-    high={"amount": 0.08},
-    stochastic=True,
-    source="VLM-RobustBench Table 29",
-    version=3,
-)
+@_noise(levels=graded(amount=(0.01, 0.04, 0.08)), version=3)
 def salt_pepper(image: Image, rng: np.random.Generator, *, amount: float) -> Image:
     """Makes a share ``amount`` of the pixels black or white, half of them each.
 

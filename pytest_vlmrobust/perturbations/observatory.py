@@ -9,6 +9,7 @@ it cuts decimals off where levels are rounded here, and what else is put right i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from . import blur, digital, noise, resolution, tone
 from .pixels import Image, Plane, look_up, opencv, to_uint8
 from .registry import corruption
 
-FAMILY = "observatory"
-SOURCE = "The Perceptual Observatory, supplement 9.3"
-
 LEVELS = np.arange(256, dtype=np.float64)
 
 
-@corruption(family=FAMILY, changes=["text_18"], source=SOURCE)
+_observatory = partial(corruption, family="observatory", source="The Perceptual Observatory, supplement 9.3")
+
+
+@_observatory(changes=["text_18"])
 def observatory_gaussian_blur(image: Image) -> Image:
     """Convolves with a Gaussian of 11 x 11 pixels and a standard deviation of 11, listed as "(11, 11)".
 
@@ -35,7 +36,7 @@ def observatory_gaussian_blur(image: Image) -> Image:
     return blurred
 
 
-@corruption(family=FAMILY, stochastic=True, changes=["count", "presence", "text"], source=SOURCE)
+@_observatory(stochastic=True, changes=["count", "presence", "text"])
 def observatory_median_filter(image: Image, rng: np.random.Generator) -> Image:
     """Replaces every value by the median of its channel in a square of 3, 5 ... or 21 pixels, all ten sizes equally likely.
 
@@ -46,7 +47,7 @@ def observatory_median_filter(image: Image, rng: np.random.Generator) -> Image:
     return median
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_zoom_blur(image: Image, rng: np.random.Generator) -> Image:
     """Averages the image with zooms about its centre, from 1 in steps of 0.01 to 0.03 to below a largest of 1.05 to 1.07.
 
@@ -65,7 +66,7 @@ def observatory_zoom_blur(image: Image, rng: np.random.Generator) -> Image:
     return to_uint8(total)
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> Image:
     """Distorts red and blue radially, both outwards or both inwards, with coefficients up to 0.2 and 0.1, and leaves green.
 
@@ -82,7 +83,7 @@ def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> 
     return merged
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
     """Moves the lightness of a few pixels, drawn by chance, towards white: by ``intensity``, 0.1 to 0.5, for each hit.
 
@@ -107,7 +108,7 @@ def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
     return result
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_rgb_shift(image: Image, rng: np.random.Generator) -> Image:
     """Adds to each channel a number of its own, drawn from -20 to 20 levels.
 
@@ -117,7 +118,7 @@ def observatory_rgb_shift(image: Image, rng: np.random.Generator) -> Image:
     return look_up(image, LEVELS[:, None] + rng.uniform(-20.0, 20.0, 3))
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_salt_pepper(image: Image, rng: np.random.Generator) -> Image:
     """Makes a share of 0.0001 to 0.001 of the pixels black or white, in all channels, half of them each.
 
@@ -127,13 +128,13 @@ def observatory_salt_pepper(image: Image, rng: np.random.Generator) -> Image:
     return noise.salt_pepper(image, rng, amount=rng.uniform(0.0001, 0.001))
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_gamma(image: Image, rng: np.random.Generator) -> Image:
     """Raises every value, in [0, 1], to a power drawn from 0.8 to 1.4, listed in percent; the released have 1.27 and 0.98."""
     return tone.gamma(image, factor=rng.uniform(0.8, 1.4))
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_jpeg_compression(image: Image, rng: np.random.Generator) -> Image:
     """Writes and reads the image as a JPEG with 4:2:0 chroma and a whole quality drawn from 20 to 50.
 
@@ -143,7 +144,7 @@ def observatory_jpeg_compression(image: Image, rng: np.random.Generator) -> Imag
     return digital.jpeg_compression(image, quality=int(rng.integers(20, 50, endpoint=True)))
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_multiplicative_noise(image: Image, rng: np.random.Generator) -> Image:
     """Multiplies every value by one factor drawn from 0.9 to 1.1.
 
@@ -153,7 +154,7 @@ def observatory_multiplicative_noise(image: Image, rng: np.random.Generator) -> 
     return tone.brightness(image, factor=rng.uniform(0.9, 1.1))
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_sharpen(image: Image, rng: np.random.Generator) -> Image:
     """Adds to every value ``alpha``, 0.3 to 0.5, times its differences from its eight neighbours, and darkens a little.
 
@@ -170,7 +171,7 @@ def observatory_sharpen(image: Image, rng: np.random.Generator) -> Image:
     return sharpened
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_glass_blur(image: Image, rng: np.random.Generator) -> Image:
     """Shuffles pixels with neighbours up to 2 pixels away, once, between two Gaussian blurs of 0.3 pixels.
 
@@ -185,7 +186,7 @@ def observatory_glass_blur(image: Image, rng: np.random.Generator) -> Image:
     return blur.gaussian_blur(scattered, radius=0.3)
 
 
-@corruption(family=FAMILY, source=SOURCE)
+@_observatory()
 def observatory_posterize(image: Image) -> Image:
     """Keeps the 4 highest bits of every value and clears the others: 16 levels; the released images, to the level.
 
@@ -195,7 +196,7 @@ def observatory_posterize(image: Image) -> Image:
     return resolution.posterize(image, bits=4)
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE)
+@_observatory(stochastic=True)
 def observatory_motion_blur(image: Image, rng: np.random.Generator) -> Image:
     """Averages the 7 pixels nearest to a straight line through each pixel, in a direction drawn evenly.
 
@@ -208,7 +209,7 @@ def observatory_motion_blur(image: Image, rng: np.random.Generator) -> Image:
     return blurred
 
 
-@corruption(family=FAMILY, stochastic=True, source=SOURCE, version=2)
+@_observatory(stochastic=True, version=2)
 def observatory_gaussian_noise(image: Image, rng: np.random.Generator) -> Image:
     """Adds normal noise to each channel of each pixel, with a standard deviation drawn from 0.05 to 0.1 of the range of values.
 

@@ -7,21 +7,22 @@ image's shorter side disappear (``studies/declarations``).
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .pixels import Image
-from .registry import corruption
+from .registry import corruption, graded
 
 GRID_CELLS = 8
 
 
-@corruption(
-    family="occlusion",
-    low={"ratio": 0.05},
-    mid={"ratio": 0.15},
-    high={"ratio": 0.25},
+_occlusion = partial(corruption, family="occlusion")
+
+
+@_occlusion(
+    levels=graded(ratio=(0.05, 0.15, 0.25)),
     stochastic=True,
     changes={"low": ["presence", "count"], "mid": ["presence", "count", "text"], "high": ["presence", "count", "text"]},
     source="VLM-RobustBench Table 29; after Zhong et al. 2020",
@@ -43,11 +44,8 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     return result
 
 
-@corruption(
-    family="occlusion",
-    low={"ratio": 0.1},
-    mid={"ratio": 0.2},
-    high={"ratio": 0.3},
+@_occlusion(
+    levels=graded(ratio=(0.1, 0.2, 0.3)),
     stochastic=True,
     changes=["text"],
     source="VLM-RobustBench Table 29; after Chen et al. 2020",
@@ -70,11 +68,8 @@ def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     return result
 
 
-@corruption(
-    family="occlusion",
-    low={"ratio": 0.1},
-    mid={"ratio": 0.3},
-    high={"ratio": 0.5},
+@_occlusion(
+    levels=graded(ratio=(0.1, 0.3, 0.5)),
     changes={"mid": ["presence", "count", "text"], "high": ["presence", "count", "text"]},
     source="VLM-RobustBench Table 29",
 )

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
+from functools import partial
 
 import numpy as np
 
 from pytest_vlmrobust.core.errors import MissingExtra
 
 from .pixels import BLACK, Color, Image, Plane, blend, opencv
-from .registry import corruption
+from .registry import corruption, graded
 
 TEXT = "SAMPLE TEXT"
 WATERMARK = "SAMPLE"
@@ -25,16 +26,10 @@ COMMON_AREA = 640 * 480
 """Pixels of an image from which on letters grow with it."""
 
 
-@corruption(
-    family="overlay",
-    low={"fontsize": 24},
-    mid={"fontsize": 48},
-    high={"fontsize": 72},
-    stochastic=True,
-    changes=["text"],
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
+_overlay = partial(corruption, family="overlay", source="VLM-RobustBench Table 29")
+
+
+@_overlay(levels=graded(fontsize=(24, 48, 72)), stochastic=True, changes=["text"], version=2)
 def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
     """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
 
@@ -50,15 +45,7 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
     return _stamp(_stamp(image, BLACK, around, top, left), WHITE, letters, top, left)
 
 
-@corruption(
-    family="overlay",
-    low={"fontsize": 24},
-    mid={"fontsize": 48},
-    high={"fontsize": 72},
-    changes=["text"],
-    version=3,
-    source="VLM-RobustBench Table 29",
-)
+@_overlay(levels=graded(fontsize=(24, 48, 72)), changes=["text"], version=3)
 def watermark(image: Image, *, fontsize: int) -> Image:
     """Writes "SAMPLE" across the centre, rising by 30 degrees, half transparent, ``fontsize`` pixels high.
 
@@ -74,14 +61,7 @@ def watermark(image: Image, *, fontsize: int) -> Image:
     return _stamp(_stamp(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
 
 
-@corruption(
-    family="overlay",
-    low={"width": 10},
-    mid={"width": 30},
-    high={"width": 60},
-    keeps_size=False,
-    source="VLM-RobustBench Table 29",
-)
+@_overlay(levels=graded(width=(10, 30, 60)), keeps_size=False)
 def add_border(image: Image, *, width: int) -> Image:
     """Puts a black frame of ``width`` pixels around the image, which grows by twice that in each direction.
 

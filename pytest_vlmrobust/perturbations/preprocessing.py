@@ -6,6 +6,8 @@ of 448 pixels and the information of 224.
 
 from __future__ import annotations
 
+from functools import partial
+
 from .ladder import LONG_EDGE, aligned_size
 from .pixels import BLACK, Color, Image, opencv
 from .registry import corruption
@@ -21,9 +23,10 @@ def large_already(height: int, width: int, *, long_edge: int) -> str:
     return f"the long edge has {longest} pixels, {long_edge} or more: left as it is" if longest >= long_edge else ""
 
 
-@corruption(
-    family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
-)
+_preprocessing = partial(corruption, family="preprocessing", source="Res-Bench Table 3", keeps_size=False)
+
+
+@_preprocessing(levels=LEVELS, numbered=LONG_EDGE, note=large_already)
 def pad_white(image: Image, *, long_edge: int) -> Image:
     """Puts the image in the middle of a white canvas of its own shape whose long edge has ``long_edge`` pixels.
 
@@ -33,25 +36,19 @@ def pad_white(image: Image, *, long_edge: int) -> Image:
     return _pad(image, long_edge, WHITE)
 
 
-@corruption(
-    family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
-)
+@_preprocessing(levels=LEVELS, numbered=LONG_EDGE, note=large_already)
 def pad_zero(image: Image, *, long_edge: int) -> Image:
     """Puts the image in the middle of a black canvas of its own shape whose long edge has ``long_edge`` pixels."""
     return _pad(image, long_edge, BLACK)
 
 
-@corruption(
-    family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
-)
+@_preprocessing(levels=LEVELS, numbered=LONG_EDGE, note=large_already)
 def upscale_lanczos(image: Image, *, long_edge: int) -> Image:
     """Enlarges the image until its long edge has ``long_edge`` pixels, by Lanczos interpolation over 8 x 8 pixels."""
     return _enlarge(image, long_edge, opencv().INTER_LANCZOS4)
 
 
-@corruption(
-    family="preprocessing", levels=LEVELS, numbered=LONG_EDGE, keeps_size=False, note=large_already, source="Res-Bench Table 3"
-)
+@_preprocessing(levels=LEVELS, numbered=LONG_EDGE, note=large_already)
 def upscale_bicubic(image: Image, *, long_edge: int) -> Image:
     """Enlarges the image until its long edge has ``long_edge`` pixels, by bicubic interpolation.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
+from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME, Setting, Step
 from pytest_vlmrobust.core.errors import SettingError, UsageError, did_you_mean
 from pytest_vlmrobust.core.registry import DISABLE_VARIABLE, Registry
 from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
@@ -111,6 +111,11 @@ def corruption(
         return function
 
     return register
+
+
+def graded(**values: Sequence[float | str]) -> dict[str, Parameters]:
+    """Returns keyword arguments by level: ``graded(sigma=(4, 9, 20))`` is ``{"low": {"sigma": 4}, ...}``."""
+    return {level: {name: by_level[place] for name, by_level in values.items()} for place, level in enumerate(LEVELS)}
 
 
 def find(name: str) -> Corruption:

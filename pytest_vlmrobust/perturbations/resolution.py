@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from .digital import average_areas, scaled_size
 from .pixels import Image, extrapolate, opencv, pointwise
-from .registry import corruption
+from .registry import corruption, graded
 
 LEVELS = np.arange(256)
 BOX_SHARE = 9.0 / 13.0
 """How much of the kernel that sharpening smooths by is a mean of 3 x 3 pixels; the rest is the pixel itself."""
 
 
-@corruption(
-    family="resolution",
-    low={"scale": 0.75},
-    mid={"scale": 0.35},
-    high={"scale": 0.15},
-    changes={"high": ["text_18"]},
-    source="VLM-RobustBench Table 29",
-)
+_resolution = partial(corruption, family="resolution", source="VLM-RobustBench Table 29")
+
+
+@_resolution(levels=graded(scale=(0.75, 0.35, 0.15)), changes={"high": ["text_18"]})
 def downsample(image: Image, *, scale: float) -> Image:
     """Shrinks each side to ``scale`` by averaging areas, and enlarges back to the original size, bilinearly.
 
@@ -35,15 +33,7 @@ def downsample(image: Image, *, scale: float) -> Image:
     return enlarged
 
 
-@corruption(
-    family="resolution",
-    low={"scale": 1.5},
-    mid={"scale": 3.0},
-    high={"scale": 6.0},
-    changes=["presence", "count", "position", "text"],
-    source="VLM-RobustBench Table 29",
-    version=3,
-)
+@_resolution(levels=graded(scale=(1.5, 3.0, 6.0)), changes=["presence", "count", "position", "text"], version=3)
 def upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and keeps the centre at the original size: crop and zoom.
 
@@ -59,14 +49,7 @@ def upsample(image: Image, *, scale: float) -> Image:
     return enlarged
 
 
-@corruption(
-    family="resolution",
-    low={"factor": 1.5},
-    mid={"factor": 3.0},
-    high={"factor": 6.0},
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
+@_resolution(levels=graded(factor=(1.5, 3.0, 6.0)), version=2)
 def sharpen(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every pixel from its smoothed neighbourhood by ``factor``.
 
@@ -78,26 +61,13 @@ def sharpen(image: Image, *, factor: float) -> Image:
     return extrapolate(image, mean, 1.0 + (factor - 1.0) * BOX_SHARE)
 
 
-@corruption(
-    family="resolution",
-    low={"bits": 6},
-    mid={"bits": 4},
-    high={"bits": 2},
-    source="VLM-RobustBench Table 29",
-)
+@_resolution(levels=graded(bits=(6, 4, 2)))
 def posterize(image: Image, *, bits: int) -> Image:
     """Keeps the ``bits`` highest bits of every value and clears the others, as Pillow's ``posterize`` does."""
     return image & np.uint8(0xFF & ~(0xFF >> bits))
 
 
-@corruption(
-    family="resolution",
-    low={"threshold": 200},
-    mid={"threshold": 128},
-    high={"threshold": 64},
-    changes=["colour", "text_24"],
-    source="VLM-RobustBench Table 29",
-)
+@_resolution(levels=graded(threshold=(200, 128, 64)), changes=["colour", "text_24"])
 def solarize(image: Image, *, threshold: int) -> Image:
     """Inverts every value of ``threshold`` or more; already at 200 a white background turns black.
 

@@ -6,12 +6,13 @@ Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greysc
 from __future__ import annotations
 
 import functools
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .pixels import Image, as_grey, as_table, extrapolate, luma, opencv, pointwise, translate
-from .registry import corruption
+from .registry import corruption, graded
 
 LEVELS = np.arange(256, dtype=np.float64)
 
@@ -22,49 +23,18 @@ WIDEST_JITTER = 0.5
 """The range of ``color_jitter:high``, for which factors are drawn."""
 
 
-@corruption(
-    family="tone",
-    low={"factor": 0.7},
-    mid={"factor": 0.3},
-    high={"factor": 0.1},
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
-@corruption(
-    name="brightness_up",
-    family="tone",
-    low={"factor": 1.3},
-    mid={"factor": 1.7},
-    high={"factor": 2.5},
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
+_tone = partial(corruption, family="tone", source="VLM-RobustBench Table 29")
+
+
+@_tone(levels=graded(factor=(0.7, 0.3, 0.1)), changes={"mid": ["colour"], "high": ["colour"]}, version=2)
+@_tone(name="brightness_up", levels=graded(factor=(1.3, 1.7, 2.5)), changes={"mid": ["colour"], "high": ["colour"]}, version=2)
 def brightness(image: Image, *, factor: float) -> Image:
     """Multiplies every value by ``factor``."""
     return pointwise(image, lambda values: opencv().convertScaleAbs(values, alpha=factor))
 
 
-@corruption(
-    family="tone",
-    low={"factor": 0.7},
-    mid={"factor": 0.3},
-    high={"factor": 0.1},
-    changes=["colour"],
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
-@corruption(
-    name="contrast_up",
-    family="tone",
-    low={"factor": 1.3},
-    mid={"factor": 1.8},
-    high={"factor": 3.0},
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
+@_tone(levels=graded(factor=(0.7, 0.3, 0.1)), changes=["colour"], version=2)
+@_tone(name="contrast_up", levels=graded(factor=(1.3, 1.8, 3.0)), changes={"mid": ["colour"], "high": ["colour"]}, version=2)
 def contrast(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every value from the image's mean luma by ``factor``.
 
@@ -75,23 +45,8 @@ def contrast(image: Image, *, factor: float) -> Image:
     return pointwise(image, lambda values: opencv().addWeighted(values, factor, values, 0.0, (1.0 - factor) * mean))
 
 
-@corruption(
-    family="tone",
-    low={"factor": 0.5},
-    mid={"factor": 0.1},
-    high={"factor": 0.0},
-    changes=["colour"],
-    source="VLM-RobustBench Table 29",
-)
-@corruption(
-    name="saturation_up",
-    family="tone",
-    low={"factor": 1.5},
-    mid={"factor": 2.5},
-    high={"factor": 4.0},
-    changes={"high": ["colour"]},
-    source="VLM-RobustBench Table 29",
-)
+@_tone(levels=graded(factor=(0.5, 0.1, 0.0)), changes=["colour"])
+@_tone(name="saturation_up", levels=graded(factor=(1.5, 2.5, 4.0)), changes={"high": ["colour"]})
 def saturation(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every pixel from its own luma by ``factor``; 0 equals ``grayscale``, byte for byte.
 
@@ -101,23 +56,8 @@ def saturation(image: Image, *, factor: float) -> Image:
     return extrapolate(image, as_grey(image), factor)
 
 
-@corruption(
-    family="tone",
-    low={"factor": 0.7},
-    mid={"factor": 0.4},
-    high={"factor": 0.2},
-    changes=["colour"],
-    source="VLM-RobustBench Table 29",
-)
-@corruption(
-    name="gamma_up",
-    family="tone",
-    low={"factor": 1.3},
-    mid={"factor": 2.0},
-    high={"factor": 3.0},
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29",
-)
+@_tone(levels=graded(factor=(0.7, 0.4, 0.2)), changes=["colour"])
+@_tone(name="gamma_up", levels=graded(factor=(1.3, 2.0, 3.0)), changes={"mid": ["colour"], "high": ["colour"]})
 def gamma(image: Image, *, factor: float) -> Image:
     """Raises every value, in [0, 1], to the power ``factor``: below 1 brightens, above 1 darkens."""
     return translate(image.copy(), _gamma_table(factor))
@@ -128,15 +68,7 @@ def _gamma_table(factor: float) -> NDArray[np.uint8]:
     return as_table(255.0 * (LEVELS / 255.0) ** factor)
 
 
-@corruption(
-    family="tone",
-    low={"degrees": 10},
-    mid={"degrees": 40},
-    high={"degrees": 90},
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29",
-    version=2,
-)
+@_tone(levels=graded(degrees=(10, 40, 90)), changes={"mid": ["colour"], "high": ["colour"]}, version=2)
 def hue_shift(image: Image, *, degrees: float) -> Image:
     """Adds ``degrees`` to the hue in HSV, from red towards yellow.
 
@@ -155,15 +87,7 @@ def hue_shift(image: Image, *, degrees: float) -> Image:
     return shifted
 
 
-@corruption(
-    family="tone",
-    low={"range": 0.1},
-    mid={"range": 0.3},
-    high={"range": 0.5},
-    stochastic=True,
-    source="VLM-RobustBench Table 29",
-    version=4,
-)
+@_tone(levels=graded(range=(0.1, 0.3, 0.5)), stochastic=True, version=4)
 def color_jitter(image: Image, rng: np.random.Generator, *, range: float) -> Image:  # noqa: A002  # Table 29's name
     """Changes brightness, then contrast, then saturation, each by a factor drawn evenly from ``1 - range`` to ``1 + range``.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,10 @@ _FONT = 64
 """Pixels of the letters before they are fitted into the rectangle."""
 
 
-@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
+_typographic = partial(corruption, family="typographic", source=_SOURCE, stochastic=True, on="question")
+
+
+@_typographic(draws_as=_DRAWS, levels=_LEVELS)
 def typographic_wrong(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes a wrong option in black on a white rectangle that covers ``area`` of each image.
 
@@ -47,27 +51,21 @@ def typographic_wrong(sample: Sample, rng: np.random.Generator, *, area: float) 
     return dataclasses.replace(_written(sample, sample.options[drawn[0]], area, drawn), target_of_attack=drawn[0])
 
 
-@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
+@_typographic(draws_as=_DRAWS, levels=_LEVELS)
 def typographic_nonsense(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes a word without meaning, as long as a drawn wrong option, in the same way: what the rectangle costs by itself."""
     drawn = _drawn(sample, rng)
     return sample if drawn is None else _written(sample, _nonsense(sample.options[drawn[0]], rng), area, drawn)
 
 
-@corruption(family="typographic", on="question", stochastic=True, draws_as=_DRAWS, levels=_LEVELS, source=_SOURCE)
+@_typographic(draws_as=_DRAWS, levels=_LEVELS)
 def typographic_right(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes the right option in the same way: a model that loses answers by it loses them to the rectangle."""
     drawn = _drawn(sample, rng)
     return sample if drawn is None else _written(sample, sample.options[str(sample.target)], area, drawn)
 
 
-@corruption(
-    family="typographic",
-    on="question",
-    stochastic=True,
-    draws_as=_DRAWS,
-    source="after Words or Vision (arXiv 2503.02199), the corrupted text, for any set of options",
-)
+@_typographic(draws_as=_DRAWS, source="after Words or Vision (arXiv 2503.02199), the corrupted text, for any set of options")
 def note_wrong(sample: Sample, rng: np.random.Generator) -> Sample:
     """Says before the question: "A note attached to the picture says: the answer is (a drawn wrong option)."."""
     drawn = _drawn(sample, rng)

@@ -8,8 +8,8 @@ published five most harmful corruptions of any model.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from .pixels import (
     smooth_noise,
     translate,
 )
-from .registry import corruption
+from .registry import corruption, graded
 
 HAZE: Color = (206, 210, 216)
 ICE: Color = (222, 234, 244)
@@ -60,16 +60,12 @@ Segments = NDArray[np.float64]
 """Line segments in pixels, shape (N, 2, 2): start and end, x and y."""
 
 
-@corruption(
-    family="weather",
-    low={"intensity": 0.2},
-    mid={"intensity": 0.6},
-    high={"intensity": 1.0},
-    stochastic=True,
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=3,
+_weather = partial(
+    corruption, family="weather", source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019", stochastic=True
 )
+
+
+@_weather(levels=graded(intensity=(0.2, 0.6, 1.0)), changes={"mid": ["colour"], "high": ["colour"]}, version=3)
 def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Lays uneven haze over the image: opacity between 0.4 and 0.9 of ``intensity``, from clouds up to a third of it wide.
 
@@ -83,16 +79,7 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     return overlay(image, HAZE, opencv().convertScaleAbs(clouds, alpha=255 * 0.5 * intensity, beta=255 * 0.4 * intensity))
 
 
-@corruption(
-    family="weather",
-    low={"intensity": 0.2},
-    mid={"intensity": 0.6},
-    high={"intensity": 1.0},
-    stochastic=True,
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=3,
-)
+@_weather(levels=graded(intensity=(0.2, 0.6, 1.0)), changes={"mid": ["colour"], "high": ["colour"]}, version=3)
 def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Lays a frosted window over the image: ferns of ice on patchy rime, thicker at the edges, opaque up to ``intensity``.
 
@@ -116,16 +103,7 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     return overlay(image, ICE, translate(opacity, ramp(1.0, 0.95 * intensity * 255)))
 
 
-@corruption(
-    family="weather",
-    low={"intensity": 0.1},
-    mid={"intensity": 0.3},
-    high={"intensity": 0.5},
-    stochastic=True,
-    changes={"mid": ["colour"], "high": ["colour"]},
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=3,
-)
+@_weather(levels=graded(intensity=(0.1, 0.3, 0.5)), changes={"mid": ["colour"], "high": ["colour"]}, version=3)
 def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Adds soft flakes of three sizes drifting in one direction, and the pale light of a day of snow.
 
@@ -147,15 +125,7 @@ def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     return overlay(pale, FLAKE, opacity)
 
 
-@corruption(
-    family="weather",
-    low={"intensity": 0.1},
-    mid={"intensity": 0.3},
-    high={"intensity": 0.5},
-    stochastic=True,
-    source="VLM-RobustBench Table 29",
-    version=3,
-)
+@_weather(levels=graded(intensity=(0.1, 0.3, 0.5)), source="VLM-RobustBench Table 29", version=3)
 def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Adds translucent streaks within 20 degrees of the vertical, fading towards their ends, and dims the scene.
 
@@ -177,15 +147,7 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     return overlay(dim, DROP, cv2.GaussianBlur(opacity, (0, 0), max(0.3, 0.22 * unit)))
 
 
-@corruption(
-    family="weather",
-    low={"intensity": 0.1},
-    mid={"intensity": 0.3},
-    high={"intensity": 0.5},
-    stochastic=True,
-    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
-    version=3,
-)
+@_weather(levels=graded(intensity=(0.1, 0.3, 0.5)), version=3)
 def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Splashes muddy water on the lens: ragged splashes that cover a share ``intensity`` of the image, opacity 0.4 to 0.7.
 
@@ -362,7 +324,7 @@ def _window(rng: np.random.Generator, sheet: Levels, rows: int) -> Levels:
     return sheet[start : start + rows]
 
 
-@functools.cache
+@cache
 def _fern_sheet() -> Levels:
     """Returns how bright ferns of ice are, 0 to 255, on a square that is always the same; read-only.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,14 @@ from pytest_vlmrobust.perturbations.pixels import (
     strips,
     three,
 )
+from pytest_vlmrobust.perturbations.registry import corruption
 
-SOURCE = "pytest-vlmrobust; stands in for The Perceptual Observatory section 9 (illusions)"
+standin = partial(
+    corruption,
+    family="standin",
+    stochastic=True,
+    source="pytest-vlmrobust; stands in for The Perceptual Observatory section 9 (illusions)",
+)
 
 Labels = NDArray[np.int32]
 """The number of the cell that each pixel belongs to, shape (H, W), from 0."""

@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.perturbations.pixels import Color, Image, Plane, blend, opencv, smooth_noise, stretch
 
-from ..registry import corruption
 from .canvas import (
-    SOURCE,
     Labels,
     Points,
     Table,
@@ -27,6 +25,7 @@ from .canvas import (
     scatter_points,
     slanted_coordinate,
     stamp_sprites,
+    standin,
     stick,
     teardrop,
     tone,
@@ -50,7 +49,7 @@ DUNES: tuple[tuple[Color, ...], ...] = (
 """Sand from the shadow to the crest."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text"], source=SOURCE)
+@standin(changes=["colour", "text"])
 def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as moonlit leaves behind dark trunks; a procedural stand-in for a diffusion illusion.
 
@@ -70,7 +69,7 @@ def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
     return print_tones(forest, pick(rng, WOODS))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@standin(changes=["colour"])
 def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as rippled sand in low light; a procedural stand-in for a diffusion illusion.
 
@@ -126,7 +125,7 @@ SKIES: tuple[tuple[tuple[Color, ...], tuple[Color, ...]], ...] = (
 """The sky from top to bottom, and its clouds from their shadows to their lit side."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as stars and gas in a night sky; a procedural stand-in for a diffusion illusion.
 
@@ -145,7 +144,7 @@ def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     return print_tones(sky, pick(rng, NIGHTS))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text"], source=SOURCE)
+@standin(changes=["colour", "text"])
 def standin_clouds(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as clouds in a wide sky; a procedural stand-in for a diffusion illusion.
 
@@ -213,7 +212,7 @@ FLAMES: tuple[tuple[Color, ...], ...] = (
 """The dark between candles, their glow, the flame."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_24"], source=SOURCE)
+@standin(changes=["colour", "text_24"])
 def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     """Relights the image as a dark room with light through blinds; a procedural stand-in for a diffusion illusion.
 
@@ -233,7 +232,7 @@ def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     return print_tones(shown, pick(rng, ROOMS))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_18"], source=SOURCE)
+@standin(changes=["colour", "text_18"])
 def standin_candles(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as rows of candles burning in the dark; a procedural stand-in for a diffusion illusion.
 
@@ -292,7 +291,7 @@ Real = NDArray[np.float64]
 Whole = NDArray[np.intp]
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_isometric(image: Image, rng: np.random.Generator) -> Image:
     """Builds the image from pastel columns in isometric view; a procedural stand-in for a diffusion illusion.
 

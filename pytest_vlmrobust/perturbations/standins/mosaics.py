@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.perturbations.pixels import Color, Image, Plane, opencv, smooth_noise
 
-from ..registry import corruption
 from .canvas import (
-    SOURCE,
     Curve,
     Labels,
     Table,
@@ -30,6 +28,7 @@ from .canvas import (
     relief,
     seams,
     slanted_coordinate,
+    standin,
     tone,
     voronoi,
 )
@@ -67,7 +66,7 @@ GLASS: tuple[tuple[tuple[Color, ...], ...], ...] = (
 TONES_OF_GLASS = 4
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
     """Lays the image as a mosaic of small square stones in bending rows; a procedural stand-in for a diffusion illusion.
 
@@ -86,7 +85,7 @@ def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
     return light_image(laid, gleam.take(stones) * _bevel(fraction(u), fraction(v), size))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
     """Sets the image in panes of coloured glass between strips of lead; a procedural stand-in for a diffusion illusion.
 
@@ -162,7 +161,7 @@ STEPS = 64
 """Luminances are compared in whole steps: products of small whole numbers are exact, so no build of a library breaks ties."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_quilted_texture(image: Image, rng: np.random.Generator) -> Image:
     """Quilts the image from patches of a pebble beach chosen by luminance; a procedural stand-in for a diffusion illusion.
 
@@ -257,7 +256,7 @@ STITCH = 7
 """The length of a stitch in widths of the thread."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_18"], source=SOURCE)
+@standin(changes=["colour", "text_18"])
 def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
     """Stitches the image in satin stitch; a procedural stand-in for a diffusion illusion.
 

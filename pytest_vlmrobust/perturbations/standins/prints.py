@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.perturbations.pixels import Color, Image, Plane, opencv, smooth_noise
 
-from ..registry import corruption
 from .canvas import (
-    SOURCE,
     Table,
     blur_plane,
     coordinates,
@@ -26,6 +24,7 @@ from .canvas import (
     ramp,
     relief,
     slanted_coordinate,
+    standin,
     tone,
 )
 
@@ -50,7 +49,7 @@ PENS: tuple[tuple[Color, ...], ...] = (
 """Ink and paper of each drawing."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@standin(changes=["colour"])
 def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
     """Prints the image as a halftone of two inks on paper; a procedural stand-in for a diffusion illusion.
 
@@ -70,7 +69,7 @@ def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
     return print_levels(overprint, mixed.reshape(256, 3))
 
 
-@corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
+@standin(changes=["colour"])
 def standin_cross_hatching(image: Image, rng: np.random.Generator) -> Image:
     """Draws the image in pen and ink by layers of crossing lines; a procedural stand-in for a diffusion illusion.
 
@@ -148,7 +147,7 @@ SHEETS: tuple[tuple[Color, ...], ...] = (
 """Five sheets from the lowest, and darkest, to the uppermost."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_origami(image: Image, rng: np.random.Generator) -> Image:
     """Folds the image from sheets of coloured paper; a procedural stand-in for a diffusion illusion.
 
@@ -206,7 +205,7 @@ FINEST = 5.0
 """A brush is at most this many pixels wide while strokes are drawn: they are smooth enough to be enlarged afterwards."""
 
 
-@corruption(family="standin", stochastic=True, changes=["colour", "text_12"], source=SOURCE)
+@standin(changes=["colour", "text_12"])
 def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
     """Paints the image in oil with thick strokes along its contours; a procedural stand-in for a diffusion illusion.
 
