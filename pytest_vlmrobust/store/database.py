@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pytest_vlmrobust.core.errors import StoreError
 
@@ -121,6 +121,20 @@ class Database:
                 copy.close()
             partial.replace(target)
         return target
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._reading():
+            return self._connection.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, explain_errors(self.path, "read", self.schema):
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock, explain_errors(self.path, "write", self.schema), transaction(self._connection):
+            yield
 
     def replacement(self) -> str:
         """Returns, as a sentence, that its path no longer leads to the file that was opened; empty where it does."""

@@ -11,7 +11,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +22,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
-from .database import FILE_NAME, Database, DatabaseSchema, connect, explain_errors, transaction
+from .database import FILE_NAME, Database, DatabaseSchema, connect
 from .gates import members
 from .questions import (
     RUN_AGAIN,
@@ -123,7 +122,6 @@ SCHEMA = DatabaseSchema(  # "VLME"
     absent="Name the directory of a run that asked a model, such as .vlmrobust/runs/RUN",
     elsewhere="name the directory of another run",
 )
-_explain_errors = partial(explain_errors, schema=SCHEMA)
 _ANSWERED = ("scored", "unparsed")
 """The states of answers that are the same whichever process writes them down."""
 _LEAST_ROW = 4
@@ -197,7 +195,7 @@ class Evidence(Database):
 
     def _refuse_impossible_counts(self) -> None:
         """Refuses a file that claims more rows than its bytes can hold: pages may be linked so that they are met many times."""
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             log = self.path.with_name(f"{self.path.name}-wal")
             size = self.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
             for table in sorted(_OWN):
@@ -208,7 +206,7 @@ class Evidence(Database):
     def digest(self) -> str:
         """Returns the SHA-256 of all answers with what they are about: that of a copy, wherever it is and however packed."""
         found = hashlib.sha256()
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             query = (
                 "select model, dataset, setting, place, key, prediction, value, state, rule, answer from answers "
                 "join cells on cells.id = answers.cell order by model, dataset, setting, place"
@@ -220,13 +218,12 @@ class Evidence(Database):
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
         """Stores what determines the answers of a model; the same again changes nothing."""
         content = without_halves(canonical_json(dict(fingerprint)))
-        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
+        with self._writing():
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Returns what determines the answers of each model that was asked, by its name in test ids."""
-        with self._lock, _explain_errors(self.path, "read"):
-            rows = self._connection.execute("select name, fingerprint from models order by name").fetchall()
+        rows = self._rows("select name, fingerprint from models order by name")
         return {
             text_of(self.path, name, "a name in models"): dict(
                 parse_json(self.path, content, dict, f"the fingerprint of {name!r}")
@@ -241,7 +238,7 @@ class Evidence(Database):
         is of the dataset's content; ``metric`` is what is reported for the dataset as a whole.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
-        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
+        with self._writing():
             self._connection.execute(
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
@@ -254,7 +251,7 @@ class Evidence(Database):
         It is a StoreError where another process of the run saw other images.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
-        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
+        with self._writing():
             self._connection.executemany(
                 "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
             )
@@ -267,10 +264,7 @@ class Evidence(Database):
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:
         """Returns the image digests of samples that were shown unchanged, by sample id."""
-        with self._lock, _explain_errors(self.path, "read"):
-            rows = self._connection.execute(
-                "select sample, sources, pixels from pictures where dataset = ?", (dataset,)
-            ).fetchall()
+        rows = self._rows("select sample, sources, pixels from pictures where dataset = ?", dataset)
         what = f"a row in pictures of {dataset!r}"
         texts = ([text_of(self.path, value, what) for value in row] for row in rows)
         return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in texts}
@@ -281,7 +275,7 @@ class Evidence(Database):
         if not any(spaces):
             return
         content = json.dumps(to_plain(spaces))
-        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
+        with self._writing():
             self._connection.execute(
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
             )
@@ -296,7 +290,7 @@ class Evidence(Database):
         Answers about a part of its samples join those that are there. One cell may come in several parts. ``encoded`` are
         predictions that were just read from a store, as the JSON that they have there, by key.
         """
-        with self._lock, _explain_errors(self.path, "write"), transaction(self._connection):
+        with self._writing():
             written = [self._put(stored, encoded) for stored in cells]
         for stored, hashes in zip(cells, written, strict=True):
             key = (stored.cell.model, stored.cell.dataset, str(stored.cell.setting))
@@ -370,7 +364,7 @@ class Evidence(Database):
 
     def holds(self, cell: tuple[str, str, str], hashes: Mapping[int, int | None]) -> bool:
         """Whether there are answers of a cell at these places, and they have these hashes where one is known."""
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             query = "select place, key, prediction, value, state, rule, answer from answers where cell = ?"
             found = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
         return all(place in found and expected in (None, hash(found[place])) for place, expected in hashes.items())
@@ -384,14 +378,13 @@ class Evidence(Database):
         return [cell for cell in self._cells() if cell.setting in PROBES]
 
     def _cells(self) -> list[Cell]:
-        with self._lock, _explain_errors(self.path, "read"):
-            rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
+        rows = self._rows("select model, dataset, setting from cells")
         texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
 
     def get_cell(self, cell: Cell, *, whole: bool = True) -> StoredCell:
         """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about."""
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
@@ -404,13 +397,13 @@ class Evidence(Database):
             for sample, every in listed.items()
         }
         answers = tuple(answer_of(self.path, cell, row) for row in rows)
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             places = None if whole else self._places(cell, views, [row[0] for row in rows])
         return StoredCell(cell, views, answers, notes_by_sample, places)
 
     def get_scores(self, cell: Cell) -> list[float]:
         """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no text."""
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             number, _, _ = self._whole(cell)
             query = "select place, value from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
@@ -419,12 +412,12 @@ class Evidence(Database):
 
     def cell_scores(self, cell: Cell) -> StoredScores:
         """Returns what the answers of a cell scored, also where a part of its samples was asked about."""
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             number, views, _ = self._views_and_notes(cell)
             query = "select place, key, value, state, rule from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
         self._require_places(cell, rows)
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             self._places(cell, views, [row[0] for row in rows])
         numbers, keys, values, states, rules = zip(*rows, strict=True) if rows else ((),) * 5
         scores = tuple(value_of(self.path, cell, place, value) for place, value in zip(numbers, values, strict=True))
@@ -433,8 +426,7 @@ class Evidence(Database):
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each dataset that was asked from, by its name in test ids."""
-        with self._lock, _explain_errors(self.path, "read"):
-            rows = self._connection.execute("select name, digest from datasets order by name").fetchall()
+        rows = self._rows("select name, digest from datasets order by name")
         return {
             text_of(self.path, name, "a name in datasets"): text_of(self.path, digest, f"the digest of {name!r}")
             for name, digest in rows
@@ -442,7 +434,7 @@ class Evidence(Database):
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""
-        with self._lock, _explain_errors(self.path, "read"):
+        with self._reading():
             row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
         if row is None:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
@@ -450,9 +442,7 @@ class Evidence(Database):
 
     def changed_questions(self, dataset: str, setting: Setting) -> dict[int, str]:
         """Returns what a setting changed in questions, as JSON, by their places in the dataset."""
-        with self._lock, _explain_errors(self.path, "read"):
-            query = "select place, changes from questions where dataset = ? and setting = ?"
-            rows = self._connection.execute(query, (dataset, str(setting))).fetchall()
+        rows = self._rows("select place, changes from questions where dataset = ? and setting = ?", dataset, str(setting))
         self._require_places(f"the table of questions of {dataset!r}", rows)
         return {place: text_of(self.path, changes, f"a changed question of {dataset!r}") for place, changes in rows}
 
@@ -463,12 +453,8 @@ class Evidence(Database):
         questions, the samples are as they were asked.
         """
         changed = self.changed_questions(dataset, setting)
-        with self._lock, _explain_errors(self.path, "read"):
-            query = "select place, id, content from samples where dataset = ? order by place"
-            rows = self._connection.execute(query, (dataset,)).fetchall()
-            spaces = self._connection.execute(
-                "select content from spaces where model = ? and dataset = ?", (model, dataset)
-            ).fetchone()
+        rows = self._rows("select place, id, content from samples where dataset = ? order by place", dataset)
+        spaces = self._rows("select content from spaces where model = ? and dataset = ?", model, dataset)
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
         self._require_places(f"the dataset {dataset!r}", rows)
@@ -478,12 +464,11 @@ class Evidence(Database):
             raise StoreError(
                 f"{self.path}: the dataset {dataset!r} has {twice[0]!r} twice, expected each sample once. {RUN_AGAIN}"
             )
-        return self._in_spaces(samples, *spaces) if spaces else samples
+        return self._in_spaces(samples, spaces[0][0]) if spaces else samples
 
     def foreign(self) -> list[str]:
         """Returns the names of tables, views and triggers that no run makes, sorted."""
-        with self._lock, _explain_errors(self.path, "read"):
-            rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
+        rows = self._rows("select name from sqlite_master where name not like 'sqlite_%'")
         return sorted({str(name) for (name,) in rows} - _OWN)
 
     def _number(self, key: tuple[str, str, str]) -> int | None:

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, STORE, Database, connect, explain_errors, transaction
+from .database import FILE_NAME, STORE, Database, connect
 from .gates import Gate, GateCount, count_gate
 from .run_directory import LOST
 
@@ -54,7 +54,7 @@ class Store(Database):
         return cls(path, connect(path, read_only=read_only), read_only=read_only, clock=clock)
 
     def __len__(self) -> int:
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             (count,) = self._connection.execute("select count(*) from predictions").fetchone()
         return int(count)
 
@@ -64,7 +64,7 @@ class Store(Database):
 
     def get_encoded(self, keys: Iterable[str]) -> dict[str, str]:
         """Returns the predictions that are stored as the JSON that they are stored in, by key; keys without one are left out."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             found: dict[str, str] = dict(self._select(_ANSWERS, list(keys)))
             self._see(found)
         return found
@@ -75,12 +75,12 @@ class Store(Database):
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Returns those keys that have a prediction."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             return {key for (key,) in self._select("select key from predictions where key in", list(keys))}
 
     def examples(self, model: str, dataset: str, most: int) -> list[Prediction]:
         """Returns up to ``most`` predictions that were made for a model and a dataset, by the names that these had then."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             contexts = self._connection.execute("select id, content from contexts").fetchall()
             own = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
             places = ", ".join("?" * len(own))
@@ -145,7 +145,7 @@ class Store(Database):
         keys = sorted(hashes)  # neighbours share a page
         kept = changed = 0
         for start in range(0, len(keys), _CHUNK):  # one chunk in memory at a time
-            with self._lock, explain_errors(self.path, "read"):
+            with self._reading():
                 rows = self._select(_ANSWERS, keys[start : start + _CHUNK])
             kept += len(rows)
             changed += sum(hash(text) != hashes[key] for key, text in rows)
@@ -153,13 +153,13 @@ class Store(Database):
 
     def get_digests(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             rows = self._select("select recipe, digests from views where recipe in", list(recipes))
         return {recipe: tuple(digests.split()) for recipe, digests in rows}
 
     def get_notes(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Returns what could not be done to the images of these recipes; recipes without such a note are left out."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             self._has_notes = self._has_notes or self._holds_notes()
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if self._has_notes else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
@@ -178,7 +178,7 @@ class Store(Database):
 
     def context(self, key: str) -> dict[str, str | int | float] | None:
         """Returns what the prediction called ``key`` was made for, or None when there is no such prediction."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             row = self._connection.execute(
                 "select content from contexts join predictions on contexts.id = predictions.context where key = ?", (key,)
             ).fetchone()
@@ -213,7 +213,7 @@ class Store(Database):
 
     def holders(self, keys: Iterable[str]) -> dict[str, float]:
         """Returns who holds a lease on any of these keys, run out or not, and when the last of its leases ends."""
-        with self._lock, explain_errors(self.path, "read"):
+        with self._reading():
             rows = self._select("select owner, expires from claims where key in", list(keys))
         ends: dict[str, float] = {}
         for owner, expires in rows:
@@ -236,7 +236,7 @@ class Store(Database):
         A store that was opened for reading only keeps nothing: its counts say so.
         """
         if self.read_only:
-            with self._lock, explain_errors(self.path, "read"):
+            with self._reading():
                 return tuple(count_gate(self._connection, gate, keep=False) for gate in gates)
         with self._writing():
             self._connection.execute("delete from gates where run = ?", (run,))
@@ -246,7 +246,7 @@ class Store(Database):
     def _writing(self) -> Iterator[None]:
         if self.read_only:
             raise StoreError(f"{self.path}: the store was opened for reading only. Open it without read_only to write")
-        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
+        with super()._writing():
             yield
 
     def _holds_notes(self) -> bool:
