@@ -41,14 +41,16 @@ class VlmRobustError(Exception):
 
     __module__ = "pytest_vlmrobust"
 
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:
+            cls.__module__ = VlmRobustError.__module__  # tracebacks name the package alone
+
     def __str__(self) -> str:
         return printable(super().__str__(), _LONGEST, kept="\n")
 
 
 class UsageError(VlmRobustError):
     """The options, names or files of the user contradict each other or do not exist."""
-
-    __module__ = "pytest_vlmrobust"
 
     mistakes: tuple[str, ...] = ()
     """What is wrong, where it is several things."""
@@ -62,8 +64,6 @@ class UnknownName(UsageError):
     pytest_vlmrobust.UnknownName: unknown metric 'pcry'. Did you mean 'pcri'? Known: pcri, rci
     """
 
-    __module__ = "pytest_vlmrobust"
-
     def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "", more: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
         prefix = f"{where}: " if where else ""
@@ -76,31 +76,21 @@ class UnknownName(UsageError):
 class SettingError(UsageError):
     """A setting is not of the form ``name[:level][+name[:level]]``, or has no such level."""
 
-    __module__ = "pytest_vlmrobust"
-
 
 class DatasetError(UsageError):
     """A dataset is missing, empty or malformed; names the file and the row."""
-
-    __module__ = "pytest_vlmrobust"
 
 
 class PolicyError(UsageError):
     """A policy file has a mistake; names file and line."""
 
-    __module__ = "pytest_vlmrobust"
-
 
 class ModelError(UsageError):
     """A model cannot be found, or its entry in the models file cannot be used."""
 
-    __module__ = "pytest_vlmrobust"
-
 
 class MissingExtra(VlmRobustError):
     """An optional package is not installed; names the extra that installs it."""
-
-    __module__ = "pytest_vlmrobust"
 
     def __init__(self, feature: str, package: str, *, extra: str = "", install: str = "") -> None:
         """Names what to install.
@@ -115,37 +105,25 @@ class MissingExtra(VlmRobustError):
 class BudgetSpent(VlmRobustError):
     """The budget of seconds or tokens is spent, and no new model call starts; says nothing about the model."""
 
-    __module__ = "pytest_vlmrobust"
-
 
 class InfrastructureError(VlmRobustError):
     """Something could not be measured; says nothing about the model."""
-
-    __module__ = "pytest_vlmrobust"
 
 
 class BackendError(InfrastructureError):
     """A model did not load, or a call failed."""
 
-    __module__ = "pytest_vlmrobust"
-
 
 class ImageError(InfrastructureError):
     """An image could not be decoded, or has an unusable shape."""
-
-    __module__ = "pytest_vlmrobust"
 
 
 class OfflineError(InfrastructureError):
     """An answer is not in the store, and --vlm-offline forbids inferences."""
 
-    __module__ = "pytest_vlmrobust"
-
 
 class StoreError(InfrastructureError):
     """The store cannot be opened, read or written."""
-
-    __module__ = "pytest_vlmrobust"
 
 
 def requirements_of(extra: str) -> str:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vlmrobust.core.decision import EXIT_CODES, Decision, any_failed_outside, records_explain
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.run_scope import any_failed_outside, records_explain
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 
 from .options import only_sets_up, only_shows, register_profiles

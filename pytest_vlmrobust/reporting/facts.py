@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.decision import Allowance, RunScope
+from pytest_vlmrobust.core.decision import Allowance
+from pytest_vlmrobust.core.run_scope import RunScope
 from pytest_vlmrobust.evaluation.after.standings import Ranking
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.repeatability import Repeatability

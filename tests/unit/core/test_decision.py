@@ -13,13 +13,11 @@ from pytest_vlmrobust.core.decision import (
     Decision,
     NotDecided,
     Outcome,
-    RunScope,
     ThresholdExceeded,
-    any_failed_outside,
     decide,
-    records_explain,
 )
 from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.run_scope import RunScope, any_failed_outside, records_explain
 
 GATED = {Outcome.PASS, Outcome.WAIVED}
 UNDECIDED = {Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE}

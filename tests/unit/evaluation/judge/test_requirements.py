@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
 from pytest_vlmrobust.core.cell import Cell, Setting
-from pytest_vlmrobust.core.decision import Decision, Outcome, RunScope
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.run_scope import RunScope
 from pytest_vlmrobust.evaluation.judge.requirements import Missed, PolicyUse, Requirements, WaiverState, asks_for_all_samples
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, refuse_unknown_scopes
 from pytest_vlmrobust.policies import MetricKey, Policy, Rule, parse_policy
