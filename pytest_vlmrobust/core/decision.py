@@ -108,6 +108,10 @@ class Verdict:
     rule: str = ""
     source: str = ""
     bound: str = ""
+    unit: str = ""
+    """The unit of the bound: ``pp``, ``%``, or empty for plain numbers."""
+    ends: tuple[float, ...] = ()
+    """The finite ends of the bound as plain numbers, low before high."""
     waiver: str = ""
     target: str = ""
     samples_needed: int | None = None

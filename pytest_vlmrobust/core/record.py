@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from .conversion import from_plain, read_json, to_plain
-from .decision import NotShown, Outcome
+from .decision import NotShown, Outcome, Verdict
 from .words import interval, number, plain_decimal, quantity
 
 BY_VALUE = "judged by value"
@@ -84,6 +82,32 @@ class Measure:
     """About so many decide it in half of all cases."""
     not_shown: tuple[NotShown, ...] = ()
     """Blocking rules that are not shown to hold, and that the policy lets pass."""
+    unit: str = ""
+    """The unit of the bound, without one that of the metric: ``pp``, ``%``, or empty for plain numbers."""
+    ends: tuple[float, ...] = ()
+    """The ends of the bound as plain numbers, low before high."""
+
+    @classmethod
+    def judged(cls, verdict: Verdict, value: float, **measured: Any) -> Measure:
+        """Returns a measure with its verdict; ``measured`` are further attributes."""
+        about = {
+            "metric": verdict.metric,
+            "bound": verdict.bound,
+            "unit": verdict.unit,
+            "ends": verdict.ends,
+            "outcome": verdict.outcome,
+            "reason": verdict.reason,
+            "rule": verdict.rule,
+            "source": verdict.source,
+            "waiver": verdict.waiver,
+            "target": verdict.target,
+            "decisive_low": verdict.low,
+            "decisive_high": verdict.high,
+            "samples_needed": verdict.samples_needed,
+            "samples_needed_least": verdict.samples_needed_least,
+            "not_shown": (verdict.not_shown,) if verdict.not_shown else (),
+        }
+        return cls(**{**about, "value": value, **measured})
 
     @property
     def called(self) -> str:
@@ -95,21 +119,6 @@ class Measure:
     def judge(self) -> str:
         """What was compared with the bound: ``interval`` or ``value``; empty when no rule applied."""
         return {"population": "interval", "dataset": "value"}.get(self.target, "")
-
-    @property
-    def unit(self) -> str:
-        """The unit of its bound: ``pp``, ``%``, or empty for plain numbers."""
-        unit = self.bound.rpartition(" ")[2]
-        return unit if unit in ("pp", "%") else ""
-
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """The ends of its bound as plain numbers; none without a bound."""
-        try:
-            ends = [Decimal(end.removesuffix(self.unit).strip()) for end in re.sub("^(<=|>=|in) ", "", self.bound).split("..")]
-        except ArithmeticError:  # a record of another program may hold anything
-            return ()
-        return tuple(float(end / 100 if self.unit else end) for end in ends)
 
     @property
     def threshold(self) -> str:
@@ -124,7 +133,7 @@ class Measure:
 
     @property
     def shown(self) -> str:
-        """Its value for a reader, in the unit of its bound."""
+        """Its value for a reader, in its unit."""
         return number(self.value, self.unit)
 
     @property

@@ -77,7 +77,11 @@ class Budgets:
             return []
         shown = rule.bound.shown(rate, decimals_needed(rate, 0.0))
         reason = f"error_rate {shown} > 0 % (rule {rule.id}, {rule.source}): {n_errors} of {n_requested} inferences failed"
-        return [Verdict(Outcome.ERROR, reason, rule.metric, rule.id, rule.source, rule.bound.condition)]
+        return [
+            Verdict(
+                Outcome.ERROR, reason, rule.metric, rule.id, rule.source, rule.bound.condition, rule.bound.unit, rule.bound.ends
+            )
+        ]
 
 
 # Coverage: how much a run must measure to be GO.

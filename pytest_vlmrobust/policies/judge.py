@@ -238,7 +238,7 @@ def _verdict(rule: Rule, outcome: Outcome, reason: str, judged: JudgedEstimate |
     judge = rule.treatment.judge
     compared = judged is not None and judge is JudgedBy.INTERVAL
     low, high = judged.telling[0] if judged and compared else (math.nan, math.nan)
-    about = rule.metric, rule.id, rule.source, rule.bound.condition
+    about = rule.metric, rule.id, rule.source, rule.bound.condition, rule.bound.unit, rule.bound.ends
     return Verdict(outcome, reason, *about, target=judge.target, low=low, high=high)
 
 

@@ -205,24 +205,15 @@ class Policy:
         verdicts = self.judge(test, estimate, today=today, decided=decided)
         worst, *others = verdicts
         reasons = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(_SPEAKS_UP))]
-        return Measure(
+        return Measure.judged(
+            worst,
+            estimate.value,
             metric=test.metric,
-            value=estimate.value,
             low=estimate.low,
             high=estimate.high,
             n=estimate.n,
-            bound=worst.bound,
-            outcome=worst.outcome,
             reason="; ".join(reasons),
-            rule=worst.rule,
-            source=worst.source,
-            waiver=worst.waiver,
-            target=worst.target,
-            decisive_low=worst.low,
-            decisive_high=worst.high,
             groups=estimate.groups,
-            samples_needed=worst.samples_needed,
-            samples_needed_least=worst.samples_needed_least,
             not_shown=tuple(verdict.not_shown for verdict in verdicts if verdict.not_shown),
         )
 

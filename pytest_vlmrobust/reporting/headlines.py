@@ -98,7 +98,7 @@ class Headline:
             own = {record.split: record for record in scores if record.task == task and task not in unasked}
             for place, split in enumerate(sorted(own, key=lambda split: [*_SPLITS, split].index(split))):
                 name = _SPLITS.get(split, split)
-                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", "")
+                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", "%")
         if unasked:
             yield Number("cannot do:", f"{', '.join(unasked)} (skipped)")
 

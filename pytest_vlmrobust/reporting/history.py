@@ -58,7 +58,7 @@ class Point:
     def told(self) -> str:
         """Its value with its interval, and a mark where its test stopped early."""
         part = PARTIAL_MARK if self.n_samples else ""
-        return f"{part}{number(self.measure.value)} {interval(self.measure.low, self.measure.high)}".rstrip()
+        return f"{part}{self.measure.shown} {interval(self.measure.low, self.measure.high, self.measure.unit)}".rstrip()
 
 
 class Change(NamedTuple):
@@ -185,7 +185,8 @@ def render_history(title: str, points: Sequence[Point], width: int) -> str:
         f"{name:<{left}}  {told:<{right}}  {_drawing(point.measure, low, high, room)}".rstrip()
         for name, told, point in zip(names, numbers, points, strict=True)
     ]
-    scale = f"{number(low)}{number(high):>{room - len(number(low))}}"
+    first, last = (number(end, points[0].measure.unit) for end in (low, high))
+    scale = f"{first}{last:>{room - len(first)}}"
     told = [on_one_line(line) for line in change_lines(points[::-1])]
     return "\n".join([on_one_line(title), *lines, f"{'':<{left + right + 4}}{scale}", *told]) + "\n"
 

@@ -153,26 +153,8 @@ class _Share:
 
 
 def _measure(verdict: Verdict, estimate: Estimate) -> Measure:
-    by_value = verdict.target == JudgedBy.POINT.target
-    return Measure(
-        verdict.metric,
-        estimate.value,
-        float("nan") if by_value else estimate.low,
-        float("nan") if by_value else estimate.high,
-        estimate.n,
-        bound=verdict.bound,
-        outcome=verdict.outcome,
-        reason=verdict.reason,
-        rule=verdict.rule,
-        source=verdict.source,
-        target=verdict.target,
-        decisive_low=verdict.low,
-        decisive_high=verdict.high,
-        groups=estimate.groups,
-        samples_needed=verdict.samples_needed,
-        samples_needed_least=verdict.samples_needed_least,
-        not_shown=(verdict.not_shown,) if verdict.not_shown else (),
-    )
+    interval = {} if verdict.target == JudgedBy.POINT.target else {"low": estimate.low, "high": estimate.high}
+    return Measure.judged(verdict, estimate.value, n=estimate.n, groups=estimate.groups, **interval)
 
 
 def _clusters(samples: Sequence[Sample]) -> Clusters:
@@ -237,15 +219,11 @@ def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Me
     error = commonest_error(results)
     because = f"; most often: {error}" if error else ""
     return [
-        Measure(
-            verdict.metric,
+        Measure.judged(
+            verdict,
             failed / requested if verdict.metric else float("nan"),
             n=requested if verdict.metric else 0,
-            bound=verdict.bound,
-            outcome=verdict.outcome,
             reason=verdict.reason + because,
-            rule=verdict.rule,
-            source=verdict.source,
         )
         for verdict in verdicts
     ]
@@ -299,7 +277,7 @@ def blind_unparsed(result: CellResult) -> list[Measure]:
         return []
     (reason,) = said_of_guesses([result])
     texts = result.n_requested - result.count("error")
-    return [Measure(BLIND_UNPARSED, result.n_guessed / texts, n=texts, reason=reason)]
+    return [Measure(BLIND_UNPARSED, result.n_guessed / texts, n=texts, unit="%", reason=reason)]
 
 
 # All answers of a model about a dataset.

@@ -65,7 +65,7 @@ def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
     """Returns what the images bring, with the interval of paired scores, judged by no rule."""
     estimate = metrics.estimate("visual_gain", table, None, confidence)
     reason = estimate.reason if math.isnan(estimate.value) else ""
-    return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, reason=reason)
+    return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, unit="pp", reason=reason)
 
 
 def measures_beside_clean(answers: Answers, clean: CellResult) -> list[Measure]:
@@ -131,7 +131,7 @@ def _pairs(answers: Answers, clean: CellResult, setting: Setting, name: str) -> 
         again = answers.result(Cell(clean.cell.model, clean.cell.dataset, setting), places)
     except VlmRobustError as error:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
         reason = f"{_NOT_ASKED}{on_one_line(str(error), _LONGEST_CAUSE)}"
-        return [], [Measure(name, math.nan, n=0, reason=reason)]
+        return [], [Measure(name, math.nan, n=0, unit="%", reason=reason)]
     own = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
     keys = {sample.id: key for sample, key in zip(again.samples, again.keys, strict=True)}
     first = {row[0].id: row for row in _answered(clean)}
@@ -147,7 +147,7 @@ def _pairs(answers: Answers, clean: CellResult, setting: Setting, name: str) -> 
     }
     lacking = ", ".join(f"{count} {what}" for what, count in why.items() if count)
     text = f"{len(pairs)} of {len(places)} questions can be compared, and fewer than {FEWEST} tell nothing: {lacking}"
-    return [], [Measure(name, math.nan, n=len(pairs), reason=f"{NOT_PROBED}{text}")]
+    return [], [Measure(name, math.nan, n=len(pairs), unit="%", reason=f"{NOT_PROBED}{text}")]
 
 
 def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair]) -> Measure:
@@ -155,7 +155,7 @@ def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair])
     changed, count = sum(_has_changed(*pair) for pair in pairs), len(pairs)
     same = (count - changed) / count
     if any(_is_more(pairs, again, is_other) for is_other in (_has_changed, _differs)):
-        return Measure(EXCHANGED_RATE, same, n=count)
+        return Measure(EXCHANGED_RATE, same, n=count, unit="%")
     if changed:
         text = (
             f"{changed} of {count} answers of {model} are others with the images of other questions, and chance explains that: "
@@ -174,7 +174,7 @@ def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
     others = sum(_differs(first, second) for first, second in pairs)
     rate = others / len(pairs)
     if others < OTHERS:
-        return Measure(ALONE_RATE, rate, n=len(pairs))
+        return Measure(ALONE_RATE, rate, n=len(pairs), unit="%")
     text = (
         f"{others} of {len(pairs)} answers of {model} are others when each question is asked once more and alone: they depend on "
         "what is beside them in a batch (on which side it is padded, or low precision), or on chance. Measure it with --vlm-aa"
@@ -284,4 +284,4 @@ def _largest_share(names: Iterable[str]) -> float:
 
 
 def _warning(name: str, value: float, n: int, text: str) -> Measure:
-    return Measure(name, value, n=n, reason=f"{WARNING}{text}")
+    return Measure(name, value, n=n, unit="%", reason=f"{WARNING}{text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -290,6 +291,13 @@ class Quantity:
     def scope(self) -> str:
         """``"cell"``, ``"sweep"`` or ``"family"``: what a test that it judges is about."""
         return "family" if isinstance(self.facts, FamilyProperty) else self.facts.scope
+
+    @property
+    def unit(self) -> str:
+        """The unit in which readers are shown its values: ``pp`` of differences, ``%`` of shares, else empty."""
+        low, high = self.facts.bounds
+        is_share = self.facts.unit == "fraction" and math.isfinite(high - low)
+        return ("pp" if low < 0.0 else "%") if is_share else ""
 
     @property
     def compares_with_earlier_run(self) -> bool:

@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .measure import Measurement
+from .measurements import quantities
 
 Verdicts: TypeAlias = Callable[[MetricKey, Estimate], Mapping[str, Verdict]]
 """Gives the verdicts that a part of the answers decides, by rule."""
@@ -45,7 +46,7 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
         n_refused=sum(result.n_refused for result in results),
         n_guessed=sum(result.n_guessed for result in results),
         n_errors=sum(result.count("error") for result in results),
-        measures=tuple(measures),
+        measures=tuple(map(_in_unit, measures)),
         policy_sha256=policy.sha256,
         **facts,
     )
@@ -71,6 +72,12 @@ def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, de
     if decided or not estimate.valid:  # an interval that ignores an early stop is not shown, nor a number that does not apply
         shown |= {"low": math.nan, "high": math.nan}
     return dataclasses.replace(measure, **shown, **({} if estimate.valid else {"value": math.nan}))
+
+
+def _in_unit(measure: Measure) -> Measure:
+    """Returns a measure that no rule bounds in the unit of its metric."""
+    known = None if measure.unit or measure.bound else quantities().get(measure.metric)
+    return dataclasses.replace(measure, unit=known.unit) if known and known.unit else measure
 
 
 def decisive(measures: Sequence[Measure]) -> Measure:

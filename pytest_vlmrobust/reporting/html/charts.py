@@ -190,7 +190,7 @@ def worst_settings(sweep: Sweep) -> Chart | None:
         title,
         f"Drop of accuracy, its interval, and the bound (vertical tick) of the rule that decided.{rest}"
         f"{by_value_note(drop for _, drop in ranked)}{part}",
-        drawing.ranking(bars, axis="drop of accuracy", label=f"Settings that cost {sweep.name} most"),
+        drawing.ranking(bars, axis="drop of accuracy, pp", label=f"Settings that cost {sweep.name} most"),
         ("setting", "drop", "interval", "bound", "verdict"),
         [
             (
@@ -218,13 +218,15 @@ def _is_ranked(record: Record) -> bool:
 
 
 def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
-    """Returns the row of a measure; no interval is drawn where none is known."""
+    """Returns the row of a share or a drop, drawn in percent; no interval is drawn where none is known."""
     mark = MARKS[measure.outcome]
-    low, high = (end if math.isfinite(end) else measure.value for end in measure.interval)
+    low, high = (100 * (end if math.isfinite(end) else measure.value) for end in measure.interval)
+    ends = tuple(100 * end for end in measure.ends)
+    reference = None if reference is None else 100 * reference
     held = f"bound {bound_text(measure.bound)}; " if measure.bound else ""
     told = f"{number(measure.value, measure.unit)} {interval(measure)}; {held}{measure.outcome}"
     sign = f"{mark.sign}{BY_VALUE_MARK if measure.judge == 'value' else ''}"
-    return Bar(label, measure.value, low, high, measure.ends, mark.css, sign, reference, told)
+    return Bar(label, 100 * measure.value, low, high, ends, mark.css, sign, reference, told)
 
 
 def by_value_note(measures: Iterable[Measure]) -> str:
@@ -241,7 +243,15 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         return None
     merged = collapsed_sizes(record for record, _ in known)
     rungs = [
-        Point(int(record.level), record.level, m.value, *m.interval, _rung_told(record, m), hollow=record.received in merged)
+        Point(
+            int(record.level),
+            record.level,
+            100 * m.value,
+            100 * m.interval[0],
+            100 * m.interval[1],
+            _rung_told(record, m),
+            hollow=record.received in merged,
+        )
         for record, m in known
     ]
     marked = sum(rung.hollow for rung in rungs)
@@ -252,10 +262,10 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         drawing.line(
             rungs,
             across="long edge of the images, pixels",
-            up="accuracy",
+            up="accuracy, %",
             label=f"Accuracy of {sweep.name} by resolution",
             levels=_levels(sweep),
-            ends=(0.0, 1.02),
+            ends=(0.0, 102.0),
         ),
         ("long edge", "accuracy", "interval", "reached the model as", "other rungs"),
         [
@@ -277,7 +287,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
 
 def _rung_told(record: Record, accuracy: Measure) -> str:
     received = f"; reached the model as {record.received}" if record.received else ""
-    return f"{number(accuracy.value)} {interval(accuracy)}{received}"
+    return f"{number(accuracy.value, accuracy.unit)} {interval(accuracy)}{received}"
 
 
 def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
@@ -292,7 +302,9 @@ def _levels(sweep: Sweep) -> list[tuple[str, float]]:
     cells = {setting: sweep.cell(setting) for setting in names}
     measures = {setting: record.measure_of("accuracy") for setting, record in cells.items() if record is not None}
     return [
-        (names[key], measure.value) for key, measure in measures.items() if measure is not None and math.isfinite(measure.value)
+        (names[key], 100 * measure.value)
+        for key, measure in measures.items()
+        if measure is not None and math.isfinite(measure.value)
     ]
 
 

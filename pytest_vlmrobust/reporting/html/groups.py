@@ -43,7 +43,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     return Chart(
         "Tasks",
         f"Accuracy (mean overlap for boxes) with its interval.{by_value_note(row[2] for row in measures)}",
-        _draw([(*row, values[row[0].task]) for row in measures], "score", "Scores of the Observatory's tasks"),
+        _draw([(*row, values[row[0].task]) for row in measures], "score, %", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published_text(values[sweep.task]))) for sweep, record, measure in measures],
         (*_rest(sweeps, (_SCORE,)), *people),
@@ -58,7 +58,7 @@ def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
     return Chart(
         "Gaps between positions and between groups of people",
         f"The best minus the worst one, with its interval.{by_value_note(row[2] for row in measures)}",
-        _draw([(*row, None) for row in measures], "gap", "Gaps between positions and groups"),
+        _draw([(*row, None) for row in measures], "gap, pp", "Gaps between positions and groups"),
         ("task", "pictures", "gap", "interval", "bound", "verdict", "between"),
         [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in measures],
         tuple(_rest(sweeps, tuple(_GAPS))),
@@ -95,7 +95,7 @@ def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
 
 
 def _published_text(value: float | None) -> str:
-    return "not published" if value is None else f"{number(value, digits=2)}"
+    return "not published" if value is None else share(value)
 
 
 def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, label: str) -> Markup:

@@ -44,13 +44,15 @@ def render_history_page(metric: str, series: Mapping[str, Sequence[Point]]) -> s
 
 def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Section:
     after = {change.after.run: str(change) for change in changes(points)}
+    unit = points[-1].measure.unit
+    factor, up = (100, f"{metric}, {unit}") if unit else (1, metric)
     drawn = [
         drawing.Point(
             at=at,
             name=_when(point.run),
-            value=point.measure.value,
-            low=point.measure.low,
-            high=point.measure.high,
+            value=factor * point.measure.value,
+            low=factor * point.measure.low,
+            high=factor * point.measure.high,
             told=f"{point.told}; {point.verdict}; {point.run}",
             change=after.get(point.run, ""),
         )
@@ -59,7 +61,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
     chart = Chart(
         f"{metric} of {name}",
         "Each value with its 90 % interval, the oldest on the left; a dashed line stands before a run that shows a change.",
-        drawing.line(drawn, across="runs", up=metric, label=f"{metric} of {name} over {len(points)} runs"),
+        drawing.line(drawn, across="runs", up=up, label=f"{metric} of {name} over {len(points)} runs"),
         ("run", "decision", metric, "90 % interval", "n", "change"),
         [
             (

@@ -103,7 +103,7 @@ def _measure(measure: Measure, record: Record) -> dict[str, Any]:
     kept = _short(dataclasses.asdict(measure))
     if (measure.outcome is Outcome.MEASURED and not measure.rule) or measure.reason == record.reason:
         kept.pop("reason", None)
-    for name in ("source", "low", "high", "decisive_low", "decisive_high"):
+    for name in ("source", "low", "high", "decisive_low", "decisive_high", "unit", "ends"):
         kept.pop(name, None)
     told = {"value": number(measure.value, measure.unit), "interval": interval(measure), "bound": bound_text(measure.bound)}
     return {**kept, **told}

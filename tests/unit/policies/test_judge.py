@@ -68,6 +68,7 @@ def test_the_first_line_of_a_breach() -> None:
         "drop-low",
         "thresholds/default.yaml:14",
         "<= 0.05",
+        ends=(0.05,),
         target="dataset",
     )
 

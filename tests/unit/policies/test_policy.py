@@ -92,6 +92,8 @@ def test_a_measure_is_the_estimate_with_its_worst_verdict(load: Load) -> None:
         high=0.13,
         n=100,
         bound="<= 5 pp",
+        unit="pp",
+        ends=(0.05,),
         outcome=Outcome.FAIL,
         reason="accuracy_drop 10.0 pp > 5 pp (rule tight, a.yaml:5); warning: accuracy_drop 10.0 pp > 1 pp (rule say, a.yaml:6)",
         rule="tight",

@@ -11,9 +11,8 @@ from pytest_vlmrobust.core.record import Measure, Record
 
 def record(name: str, outcome: Outcome = Outcome.PASS, drop: float = 0.1, **changes: Any) -> Record:
     """Returns the record of a cell with one judged measure, the drop."""
-    measure = Measure(
-        "accuracy_drop", drop, drop - 0.05, drop + 0.05, 100, "0.2", outcome, f"accuracy_drop {drop:.3f}", "drop", "p.yaml:4"
-    )
+    about = "0.2", outcome, f"accuracy_drop {drop:.3f}", "drop", "p.yaml:4"
+    measure = Measure("accuracy_drop", drop, drop - 0.05, drop + 0.05, 100, *about, ends=(0.2,))
     facts: dict[str, Any] = {
         "test": "cell",
         "id": name,

@@ -20,7 +20,8 @@ DIGESTS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("clean",
 
 
 def measure(metric: str, value: float, outcome: Outcome = Outcome.MEASURED, **changes: Any) -> Measure:
-    judged = {"bound": "<= 0.2", "rule": "drop", "source": "p.yaml:4"} if outcome is not Outcome.MEASURED else {}
+    judged: dict[str, Any] = {"bound": "<= 0.2", "ends": (0.2,), "rule": "drop", "source": "p.yaml:4"}
+    judged = judged if outcome is not Outcome.MEASURED else {}
     return Measure(metric, value, value - 0.05, value + 0.05, 100, outcome=outcome, **{**judged, **changes})
 
 

@@ -260,7 +260,7 @@ def test_thumbnails_are_there_once(page: str) -> None:
 
 
 def test_a_measure_is_told_in_the_unit_of_its_bound_with_the_interval_that_decided() -> None:
-    drop = measure("accuracy_drop", 0.1, Outcome.FAIL, bound="<= 5 pp", decisive_low=0.055, decisive_high=0.15)
+    drop = measure("accuracy_drop", 0.1, Outcome.FAIL, bound="<= 5 pp", unit="pp", decisive_low=0.055, decisive_high=0.15)
     by_value = measure("accuracy", -0.5, Outcome.PASS, bound="in -0.6..0.3", target="dataset")
     plain = Measure("ACE", math.nan)
     told = data_of(render_html(RunView([cell("fog:low", measures=(drop, by_value, plain))], NOTHING)))["tests"][0]["measures"]

@@ -92,7 +92,7 @@ def test_names_are_no_markup() -> None:
     assert "\n# x" not in text
 
 
-BUDGET = Measure("unparsed_rate", 0.3, n=100, bound="<= 5 %", outcome=Outcome.FAIL, rule="max_unparsed_rate")
+BUDGET = Measure("unparsed_rate", 0.3, n=100, bound="<= 5 %", unit="%", outcome=Outcome.FAIL, rule="max_unparsed_rate")
 
 
 def test_a_row_has_the_verdict_of_its_test_and_the_measure_behind_it() -> None:

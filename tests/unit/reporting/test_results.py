@@ -91,7 +91,7 @@ def rows(*records: Record) -> list[dict[str, str]]:
 
 
 def test_one_row_for_each_measure() -> None:
-    measures = (Measure("accuracy", 0.1 + 0.2, 0.1, 0.9, 8), Measure("accuracy_drop", math.nan, bound="0.2", category="odd"))
+    measures = (Measure("accuracy", 0.1 + 0.2, 0.1, 0.9, 8), Measure("accuracy_drop", math.nan, category="odd", ends=(0.2,)))
     first, second = rows(dataclasses.replace(FULL, measures=measures))
     assert list(first) == list(CSV_COLUMNS)
     assert (first["metric"], float(first["value"]), first["n"]) == ("accuracy", 0.1 + 0.2, "8")
@@ -112,7 +112,7 @@ def test_names_cannot_break_a_line() -> None:
 
 @pytest.mark.parametrize("text", ["=cmd()", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)"])
 def test_no_text_of_the_table_is_computed(text: str) -> None:
-    measure = Measure("accuracy", -0.25, -0.5, 0.0, 4, "-0.3..0.1", Outcome.PASS, category=text, rule=text)
+    measure = Measure("accuracy", -0.25, -0.5, 0.0, 4, "-0.3..0.1", Outcome.PASS, category=text, rule=text, ends=(-0.3, 0.1))
     (row,) = csv.DictReader(io.StringIO(cells_csv([record("a", model=text, nodeid=text, measures=(measure,))]), newline=""))
     assert {row[name] for name in ("model", "key", "category", "rule")} == {f"'{text}"}
     assert (row["value"], row["low"], row["threshold"]) == ("-0.25", "-0.5", "-0.3..0.1")

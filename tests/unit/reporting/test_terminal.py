@@ -117,7 +117,7 @@ def test_on_a_terminal_sentences_break_between_words() -> None:
 
 
 def test_a_reason_that_names_its_rule_has_the_numbers_and_they_stand_once() -> None:
-    measure = Measure("accuracy_drop", 0.3, 0.2, 0.4, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4")
+    measure = Measure("accuracy_drop", 0.3, 0.2, 0.4, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4", ends=(0.2,))
     reason = "accuracy_drop 0.300 [0.210, 0.390] > 0.200, risk split over 9 tests (rule drop, p.yaml:4)"
     lines = render(record("m-d-fog:high", Outcome.FAIL, reason=reason, measures=(measure,))).splitlines()
     assert lines[0] == f"FAIL m-d-fog:high: {reason}"
@@ -190,7 +190,7 @@ def test_tasks_of_a_collection_share_a_headline() -> None:
     ]
     unasked = task("pointing", "observatory_id", math.nan, not_asked="not shown", outcome=Outcome.NOT_APPLICABLE)
     text = render(*tasks, task("pointing", "clean", 0.25), unasked, width=120)
-    assert text.startswith("m on faces: matching 0.96, augmented 0.80, illusions 0.30, cannot do: pointing (skipped)\n")
+    assert text.startswith("m on faces: matching 96.0 %, augmented 80.0 %, illusions 30.0 %, cannot do: pointing (skipped)\n")
 
 
 def test_of_many_models_each_has_a_line_and_the_rest_is_counted() -> None:
@@ -317,7 +317,9 @@ def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_ha
 
 def test_six_failures_fit_on_a_screen_and_v_says_more() -> None:
     reason = "accuracy_drop 0.445 [0.307, 0.590] > 0.150, risk split over 9 tests (rule drop, release.yaml:13)"
-    measure = Measure("accuracy_drop", 0.445, 0.3, 0.6, 100, "0.15", Outcome.FAIL, "broken", "drop", "release.yaml:13")
+    measure = Measure(
+        "accuracy_drop", 0.445, 0.3, 0.6, 100, "0.15", Outcome.FAIL, "broken", "drop", "release.yaml:13", ends=(0.15,)
+    )
     failed = [record(f"model-shapes-blur_{i}:high", Outcome.FAIL, reason=reason, measures=(measure,)) for i in range(6)]
     facts = RunFacts(directory=".vlmrobust/runs/20261127-012342-895f067e", report="report/report.html", policies={"m": "p 01"})
     page = render(*failed, facts=facts, width=80)
@@ -353,7 +355,7 @@ def test_a_stub_of_a_waiver_has_lines_that_no_terminal_breaks(width: int) -> Non
 
 
 def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: Path) -> None:
-    measure = Measure("accuracy_drop", 0.301, 0.2, 0.402, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4")
+    measure = Measure("accuracy_drop", 0.301, 0.2, 0.402, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4", ends=(0.2,))
     broken = record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,))
     text = render(broken, facts=RunFacts(origins=origins(0)))
     stub = pasted(text)
@@ -371,7 +373,7 @@ def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: P
 
 @pytest.mark.parametrize(("value", "cap"), [(1.0, 1.0), (0.999, 1.0), (0.304, 0.31)])
 def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: float, cap: float) -> None:
-    measure = Measure("accuracy_drop", value, bound="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+    measure = Measure("accuracy_drop", value, bound="0.2", ends=(0.2,), outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
     text = render(
         record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,)), facts=RunFacts(origins=origins(0))
     )
@@ -384,7 +386,7 @@ def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: f
 
 def test_a_test_that_stopped_early_has_no_stub() -> None:
     """Its value comes from a part of the samples, so that nobody knows what cap would hold."""
-    measure = Measure("accuracy_drop", 0.4, bound="0.2", outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+    measure = Measure("accuracy_drop", 0.4, bound="0.2", ends=(0.2,), outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
     broken = replace(record("a", Outcome.FAIL, measures=(measure,)), n_requested=24, n_samples=128)
     text = render(broken, facts=RunFacts(origins=origins(0)))
     assert "To waive it, first ask all questions with --vlm-mode=full: these show what cap would hold" in text
@@ -393,13 +395,13 @@ def test_a_test_that_stopped_early_has_no_stub() -> None:
 
 @pytest.mark.parametrize("metric", ["visual_gain", "clean_accuracy", "accuracy_above_chance"])
 def test_nobody_is_helped_to_waive_that_a_model_looks(metric: str) -> None:
-    broken = Measure(metric, 0.1, 0.05, 0.15, 100, "0.3", Outcome.FAIL, "broken", "looks", "p.yaml:4")
+    broken = Measure(metric, 0.1, 0.05, 0.15, 100, "0.3", Outcome.FAIL, "broken", "looks", "p.yaml:4", ends=(0.3,))
     assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))
     assert "waive it" in render(record("a", Outcome.FAIL, measures=(dataclasses.replace(broken, metric="accuracy_drop"),)))
 
 
 def test_what_broke_a_budget_has_no_stub() -> None:
-    broken = Measure("unparsed_rate", 0.3, bound="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
+    broken = Measure("unparsed_rate", 0.3, bound="0.05", ends=(0.05,), outcome=Outcome.FAIL, rule="max_unparsed_rate")
     assert "waive it" not in render(record("a", Outcome.FAIL, measures=(broken,)))
 
 

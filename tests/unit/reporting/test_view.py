@@ -185,11 +185,23 @@ def test_without_a_decision_the_headline_is_the_drop_of_the_whole_data_set() -> 
     [
         (Measure("pcri", 0.1234, -0.05, 0.3, 7, "0.2"), ("pcri", "0.123", "[-0.050, 0.300]", "0.2", "7")),
         (
-            Measure("drop", 0.44, 0.3, 0.5, 60, "<= 15 pp", target="population", decisive_low=0.25, decisive_high=0.6, groups=9),
+            Measure(
+                "drop",
+                0.44,
+                0.3,
+                0.5,
+                60,
+                "<= 15 pp",
+                unit="pp",
+                target="population",
+                decisive_low=0.25,
+                decisive_high=0.6,
+                groups=9,
+            ),
             ("drop", "44.0 pp", "[25.0, 60.0]", "<= 15 pp", "60 (9 images)"),
         ),
         (Measure("pcri", math.nan, n=0, bound="0.2"), ("pcri", "undefined", "", "0.2", "0")),
-        (Measure("accuracy_drop", 0.5, n=3, category="odd"), ("accuracy_drop (odd)", "0.500", "", "", "3")),
+        (Measure("accuracy_drop", 0.5, n=3, unit="pp", category="odd"), ("accuracy_drop (odd)", "50.0 pp", "", "", "3")),
     ],
 )
 def test_a_row(measure: Measure, shown: tuple[str, ...]) -> None:

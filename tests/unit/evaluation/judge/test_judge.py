@@ -114,6 +114,18 @@ def test_without_a_rule_nothing_passes(judge: Made) -> None:
     assert "no rule applies" in record.reason
 
 
+def test_a_value_has_the_unit_of_its_bound_else_that_of_its_metric(judge: Made) -> None:
+    record = judge("{id: plain, metric: accuracy, min: 0.0}").cell(cell("flip_v"))
+    assert {
+        one.metric: one.unit for one in record.measures if one.metric in ("accuracy", "accuracy_drop", "harmful_flip_rate")
+    } == {
+        "accuracy": "",
+        "accuracy_drop": "pp",
+        "harmful_flip_rate": "%",
+    }
+    assert measure(record, "accuracy").ends == (0.0,)
+
+
 def test_an_undefined_value_never_passes(world: World, judge: Made) -> None:
     """Without any benefit of seeing, the relative error has no meaning."""
     rule = "{id: r, metric: relative_corruption_error, max: 100%}"
