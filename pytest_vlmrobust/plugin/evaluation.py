@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
-from .inputs import RunInputs
+from .inputs import Inputs
 from .progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -26,32 +25,59 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
     from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
     from pytest_vlmrobust.policies import MetricKey, Policy
-    from pytest_vlmrobust.store import Evidence
+    from pytest_vlmrobust.store import Evidence, Store
     from pytest_vlmrobust.store.spending import Spending
-
-MAIN = "main"
-"""The process that reports: pytest without xdist, and with it its controller."""
 
 
 @dataclass
-class RunEvaluation(RunInputs):
+class Evaluation:
     """The tests of one run in one process, and what has been opened for them so far."""
 
-    worker: str = MAIN
-    """The process: ``MAIN``, or a worker of xdist by its name there."""
-    workers: int = 1
-    """How many processes ask at the same time."""
+    inputs: Inputs
     display: ProgressDisplay | None = None
-    started: float = field(default_factory=time.time)
-    """When the run began, in seconds since 1970; its workers are told."""
     selection: Selection = field(default_factory=Selection)
     written: dict[Path, str] = field(default_factory=dict)
     """The SHA-256 of each file that the run wrote for good."""
 
+    workers_files: set[tuple[str, int, int]] = field(default_factory=set)
+    """The store and the evidence that workers of xdist had open: path, and what tells the file from another in its place."""
+
+    def check(self) -> None:
+        """Looks at everything the user named, without opening weights or data."""
+        from pytest_vlmrobust.datasets import sampling
+
+        if not self.inputs.only_plans:
+            self.inputs.directories.check()
+        self.inputs.refuse_partial_baseline()
+        _ = self.inputs.policies, self.inputs.reference, self.inputs.grids, self.inputs.baseline
+        for ref in self.inputs.models.values():
+            self.hold_backend(ref)
+        self.check_budget()
+        if self.inputs.settings.vlm_sample:
+            sampling.count_of(self.inputs.settings.vlm_sample, 1)
+        self.inputs.data.check()
+
+    def free(self) -> None:
+        """Frees models and what was asked of them once nothing more is asked, so that a report need not fit beside them."""
+        if self.is_open:
+            self.evaluator.free()
+
     @property
-    def controls(self) -> bool:
-        """Whether this process reports: true without xdist and on its controller, false on its workers."""
-        return self.worker == MAIN
+    def open_databases(self) -> list[Evidence | Store]:
+        """The evidence and the store, where this process has opened them."""
+        found: list[Evidence | Store] = [self.evidence] if "evidence" in vars(self) else []
+        return [*found, self.evaluator.store] if self.is_open else found
+
+    @property
+    def open_files(self) -> set[tuple[str, int, int]]:
+        """The databases that this process, or its workers, had open: path, and what tells the file from another in its place."""
+        own = {(str(one.path), *one.identity) for one in self.open_databases if one.identity}
+        return own | self.workers_files
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process has opened the store, and may have loaded a model."""
+        return "evaluator" in vars(self)
 
     @cached_property
     def tests(self) -> PlannedTests:
@@ -60,13 +86,13 @@ class RunEvaluation(RunInputs):
 
         return PlannedTests(
             self.selection,
-            self.models,
-            self.policies,
-            self.data,
-            self.grids,
-            self.reference,
-            attempts=self.settings.vlm_patch_attempts,
-            compares=bool(self.settings.vlm_baseline),
+            self.inputs.models,
+            self.inputs.policies,
+            self.inputs.data,
+            self.inputs.grids,
+            self.inputs.reference,
+            attempts=self.inputs.settings.vlm_patch_attempts,
+            compares=bool(self.inputs.settings.vlm_baseline),
         )
 
     @cached_property
@@ -91,7 +117,12 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.evaluation.power.sample_size import sample_warnings
 
         datasets = [test.dataset for tests in planned.values() for test in tests]
-        return sample_warnings(self.policies, planned, self.data.sizes(datasets, self.settings.vlm_sample), today=self.today)
+        return sample_warnings(
+            self.inputs.policies,
+            planned,
+            self.inputs.data.sizes(datasets, self.inputs.settings.vlm_sample),
+            today=self.inputs.clock.today,
+        )
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -101,10 +132,10 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.store import Store
         from pytest_vlmrobust.store.run_directory import FOLDER
 
-        settings, directories = self.settings, self.directories
+        settings, directories = self.inputs.settings, self.inputs.directories
         return Evaluator(
-            models=self.models,
-            datasets=self.data.factories,
+            models=self.inputs.models,
+            datasets=self.inputs.data.factories,
             open_backend=self.open_backend,
             store=Store.open(directories.store, read_only=settings.vlm_offline or not directories.store_is_writable),
             options=EvaluationOptions(
@@ -118,10 +149,10 @@ class RunEvaluation(RunInputs):
                 pictures=directories.store / FOLDER,
             ),
             ledger=Ledger(
-                None if self.only_fills else directories.run / FILE_NAME,
+                None if self.inputs.only_fills else directories.run / FILE_NAME,
                 seconds=settings.vlm_budget_seconds,
                 tokens=settings.vlm_budget_tokens,
-                started=self.started,
+                started=self.inputs.started,
             ),
             listener=self._show_progress,
             notice=self._show_notice,
@@ -133,16 +164,16 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.backends.devices import threads_for
         from pytest_vlmrobust.evaluation.judge.requirements import asks_for_all_samples
 
-        settings = self.settings
+        settings = self.inputs.settings
         options = BackendOptions(
             device=settings.vlm_device,
             batch_size=settings.vlm_batch_size,
-            threads=threads_for(self.workers),
+            threads=threads_for(self.inputs.workers),
             preprocessing=settings.vlm_preprocessing,
             offline=settings.vlm_offline,
-            digest_cache=self.directories.store / "digests.json",
-            servers=self.directories.store / "servers",
-            digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",
+            digest_cache=self.inputs.directories.store / "digests.json",
+            servers=self.inputs.directories.store / "servers",
+            digests_of=self.inputs.run_id if asks_for_all_samples(self.inputs.policies.values()) else "",
             notice=self._show_notice,
             cluster=Cluster(settings.vlm_ray_address, settings.vlm_ray_actors, settings.vlm_ray_cpus, settings.vlm_ray_gpus)
             if settings.vlm_engine == "ray"
@@ -155,13 +186,13 @@ class RunEvaluation(RunInputs):
         """Returns the backend of a model, held to its contract and to ``--vlm-timeout``."""
         from pytest_vlmrobust.backends.contract import Guard
 
-        return Guard(lambda: self.open_backend(ref), ref.name, self.settings.vlm_timeout)
+        return Guard(lambda: self.open_backend(ref), ref.name, self.inputs.settings.vlm_timeout)
 
     def check_budget(self) -> None:
         """Refuses to limit tokens that nobody counts."""
-        if not self.settings.vlm_budget_tokens:
+        if not self.inputs.settings.vlm_budget_tokens:
             return
-        for name, ref in self.models.items():
+        for name, ref in self.inputs.models.items():
             if not self.hold_backend(ref).traits.counts_tokens:
                 raise UsageError(
                     f"--vlm-budget-tokens: the backend {ref.backend!r} of model {name!r} does not say how many tokens its "
@@ -171,12 +202,12 @@ class RunEvaluation(RunInputs):
     @property
     def spending(self) -> list[Spending]:
         """What the answers took that the models of this run gave, over all of its processes so far."""
-        spent = self.evaluator.ledger.spending if self.only_fills else self._open_spending().read()
-        return [spent[name].priced(ref) for name, ref in self.models.items() if name in spent]
+        spent = self.evaluator.ledger.spending if self.inputs.only_fills else self._open_spending().read()
+        return [spent[name].priced(ref) for name, ref in self.inputs.models.items() if name in spent]
 
     def count_answers(self) -> int:
         """Returns how many requests the models of this run answered, or failed to answer, over all of its processes so far."""
-        spent = self.evaluator.ledger.spending if self.only_fills else self._spending_so_far.read()
+        spent = self.evaluator.ledger.spending if self.inputs.only_fills else self._spending_so_far.read()
         return sum(each.inferences for each in spent.values())
 
     @cached_property
@@ -187,11 +218,11 @@ class RunEvaluation(RunInputs):
     def _open_spending(self) -> SharedSpending:
         from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, SharedSpending
 
-        return SharedSpending(self.directories.run / FILE_NAME)
+        return SharedSpending(self.inputs.directories.run / FILE_NAME)
 
     def how_models_ran(self) -> dict[str, object]:
         """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""
-        return self.evaluator.how_models_ran() if "evaluator" in vars(self) else {}
+        return self.evaluator.how_models_ran() if self.is_open else {}
 
     @cached_property
     def judge(self) -> Judge:
@@ -201,23 +232,23 @@ class RunEvaluation(RunInputs):
         from pytest_vlmrobust.evaluation.run.families import families
 
         self.evaluator.witness = self.evidence_writer
-        members = families(self.models)
-        policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
+        members = families(self.inputs.models)
+        policies = {**self.inputs.policies, **{name: self.inputs.policies[family.largest] for name, family in members.items()}}
         tests = self.tests.sharing_risk(self.evaluator)
         policies = {name: policy.for_tests(tests.get(name, ())) for name, policy in policies.items()}
         self._write_judge_inputs(policies)
         judge = Judge(
             self.evaluator,
             policies,
-            self.today,
-            self.reference,
-            data=self.data,
+            self.inputs.clock.today,
+            self.inputs.reference,
+            data=self.inputs.data,
             families=members,
-            baseline=self.baseline,
-            attempts=self.settings.vlm_patch_attempts,
+            baseline=self.inputs.baseline,
+            attempts=self.inputs.settings.vlm_patch_attempts,
             asker=self.evaluator,
         )
-        if self.controls:  # a worker of xdist does not know which tests it will be given
+        if self.inputs.controls:  # a worker of xdist does not know which tests it will be given
             tested = {test.about for test in self.selection.tests if isinstance(test.about, Cell)}
             judge.coming.plan(self.tests.required_cells(), tested)
         return judge
@@ -232,7 +263,7 @@ class RunEvaluation(RunInputs):
         """The questions, answers and scores of this run, which its workers share."""
         from pytest_vlmrobust.store import Evidence
 
-        return Evidence.open(self.directories.run)
+        return Evidence.open(self.inputs.directories.run)
 
     @cached_property
     def evidence_writer(self) -> EvidenceWriter:
@@ -249,7 +280,7 @@ class RunEvaluation(RunInputs):
 
         def digest() -> str:
             names = sorted({planned.dataset for planned in self.selection.plan})
-            return fingerprint({name: self.data.open(name).digest for name in names})
+            return fingerprint({name: self.inputs.data.open(name).digest for name in names})
 
         # the store is opened when one asks
         return AnswerKey(
@@ -265,19 +296,19 @@ class RunEvaluation(RunInputs):
 
         asked = {planned.dataset for planned in self.selection.plan}
         sha256 = JudgeInputs(
-            today=self.today,
-            latest=self.clock.latest,
-            models=self.models,
+            today=self.inputs.clock.today,
+            latest=self.inputs.clock.latest,
+            models=self.inputs.models,
             policies=policies,
             tests=self.tests.stored(),
-            reference=self.reference,
-            tasks={name: task for name, task in self.data.tasks.items() if name in asked},
-            lacking=self.data.lacking_of(asked),
-            baseline=self.baseline is not None,
-            common=self.baseline is not None and self.baseline.common,
-            attempts=self.settings.vlm_patch_attempts,
-        ).write(self.directories.run)
-        self.written[self.directories.run / DOCKET_FILE] = sha256
+            reference=self.inputs.reference,
+            tasks={name: task for name, task in self.inputs.data.tasks.items() if name in asked},
+            lacking=self.inputs.data.lacking_of(asked),
+            baseline=self.inputs.baseline is not None,
+            common=self.inputs.baseline is not None and self.inputs.baseline.common,
+            attempts=self.inputs.settings.vlm_patch_attempts,
+        ).write(self.inputs.directories.run)
+        self.written[self.inputs.directories.run / DOCKET_FILE] = sha256
 
     def _show_progress(self, progress: Progress) -> None:
         if self.display is not None:
@@ -285,4 +316,4 @@ class RunEvaluation(RunInputs):
 
     def _show_notice(self, text: str) -> None:
         if self.display is not None:
-            self.display.notice(text if self.controls else f"{self.worker}: {text}")
+            self.display.notice(text if self.inputs.controls else f"{self.inputs.worker}: {text}")

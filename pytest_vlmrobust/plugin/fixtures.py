@@ -68,7 +68,7 @@ def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
     """Which property checks of the package's metrics passed before, as the store says; without ``--vlm``, too."""
     from pytest_vlmrobust.testing.memory import CheckMemory, installation
 
-    return CheckMemory(pytestconfig.stash[RUN].directories.store, installation())
+    return CheckMemory(pytestconfig.stash[RUN].inputs.directories.store, installation())
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def _vlm_judged(request: pytest.FixtureRequest) -> GatedTest:
 
     def note(record: Record) -> None:
         node.stash[RECORD] = record
-        if not run.settings.vlm_junit_plain:
+        if not run.inputs.settings.vlm_junit_plain:
             others = [one for one in node.user_properties if not one[0].startswith("vlm.")]  # a plugin may run a test again
             node.user_properties[:] = [*others, *properties(record)]
 
@@ -95,15 +95,16 @@ def _vlm_judged(request: pytest.FixtureRequest) -> GatedTest:
 
     before = _counts(run)
     try:
-        with run.evidence_writer.joined():
-            record = dataclasses.replace(run.judge.run(test.about, run.tests.settings_of(test)), nodeid=node.nodeid)
+        with run.evaluation.evidence_writer.joined():
+            settings = run.evaluation.tests.settings_of(test)
+            record = dataclasses.replace(run.evaluation.judge.run(test.about, settings), nodeid=node.nodeid)
     except BudgetSpent as error:
         record = failed(error, Outcome.INCONCLUSIVE)
     except VlmRobustError as error:
         note(failed(error, Outcome.ERROR))
         raise
     note(record)
-    again = run.command.for_test(record.nodeid) if run.command else ""
+    again = run.inputs.command.for_test(record.nodeid) if run.inputs.command else ""
     if record.outcome is Outcome.ERROR:
         raise BackendError(explain(record, again))
     return GatedTest(record, again)
@@ -111,4 +112,4 @@ def _vlm_judged(request: pytest.FixtureRequest) -> GatedTest:
 
 def _counts(run: Run) -> tuple[int, int]:
     """Returns how many answers this process got from a model and from the store so far."""
-    return (run.evaluator.inferred, run.evaluator.recalled) if "evaluator" in vars(run) else (0, 0)
+    return (run.evaluation.evaluator.inferred, run.evaluation.evaluator.recalled) if run.evaluation.is_open else (0, 0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -12,21 +13,26 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import BY_AGE, UnknownName, UsageError, typed_path
 
-from .options import COMMON, Settings, data_directory
+from .options import COMMON, RERUN, Settings, data_directory
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
+    from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.run.clock import Clock
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
     from pytest_vlmrobust.evaluation.run.filling import Shard
     from pytest_vlmrobust.policies import Policy
+    from pytest_vlmrobust.reporting import Command
+
+MAIN = "main"
+"""The process that reports: pytest without xdist, and with it its controller."""
 
 
 @dataclass
-class RunInputs:
-    """What stands behind the options of one run."""
+class Inputs:
+    """What stands behind the options of one run, in one process."""
 
     settings: Settings
     invocation: Path
@@ -34,6 +40,21 @@ class RunInputs:
     run_id: str
     days_of_controller: Sequence[str] = ()
     """The two days of the clock as a controller of xdist sent them to this worker."""
+    worker: str = MAIN
+    """The process: ``MAIN``, or a worker of xdist by its name there."""
+    workers: int = 1
+    """How many processes ask at the same time."""
+    started: float = field(default_factory=time.time)
+    """When the run began, in seconds since 1970; its workers are told."""
+    command: Command | None = None
+    """How pytest was called, for commands that run tests again."""
+    rerun: Rerun | None = None
+    """The tests of an earlier run to run again, if ``--vlm-rerun`` selects them."""
+
+    @property
+    def controls(self) -> bool:
+        """Whether this process reports: true without xdist and on its controller, false on its workers."""
+        return self.worker == MAIN
 
     @property
     def only_plans(self) -> bool:
@@ -103,11 +124,6 @@ class RunInputs:
             return Clock(today, latest)
         files = [file for ref in self.models.values() for file in policy_files(ref, self.settings.vlm_thresholds, self._path)]
         return Clock.of(self.directories.earlier, self.directories.store, files)
-
-    @property
-    def today(self) -> date:
-        """The day by which waivers are judged, by universal time."""
-        return self.clock.today
 
     @cached_property
     def policies(self) -> dict[str, Policy]:
@@ -179,6 +195,15 @@ class RunInputs:
                 f"--vlm-update-baseline: the policy of {', '.join(stopping)} is adaptive, and a run that stops early is no "
                 "baseline. Add --vlm-mode=full: answers that are in the store are not asked for again"
             )
+
+    def choose_rerun(self, sent: Mapping[str, object] | None = None) -> None:
+        """Looks for the tests that ``--vlm-rerun`` asks for; a worker takes them from what its controller ``sent``."""
+        from pytest_vlmrobust.evaluation.after.rerun import Rerun, find_rerun
+
+        if sent is not None:
+            self.rerun = Rerun.at_worker(sent)
+        elif verdicts := self.settings.vlm_rerun:
+            self.rerun = find_rerun(verdicts, RERUN[verdicts], list(self.models), self.directories.earlier)
 
     def _path(self, text: str, option: str = "--vlm-thresholds") -> Path:
         return typed_path(text, self.invocation, given_as=option)

@@ -77,8 +77,8 @@ def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> 
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
         run = item.config.stash[RUN]
-        if not run.controls and "planned_answers" not in vars(run):
-            setattr(report, _PLANNED, run.planned_answers)
+        if not run.inputs.controls and "planned_answers" not in vars(run.evaluation):
+            setattr(report, _PLANNED, run.evaluation.planned_answers)
 
 
 @contextlib.contextmanager
@@ -148,21 +148,21 @@ class Collector:
         Before a test that asks nothing, such as a property of a metric, a model is given what it can do meanwhile.
         """
         with or_exit():
-            self._run.begin()
-            self._run.ask_ahead()
-        display = self._run.display
+            self._run.results.begin()
+            self._run.evaluation.ask_ahead()
+        display = self._run.evaluation.display
         if (
-            display is not None and not display.notices_only and self._run.selection.tests
+            display is not None and not display.notices_only and self._run.evaluation.selection.tests
         ):  # xdist's controller has none of its own
-            display.plan(self._run.planned_answers, self._run.selection.selected)
+            display.plan(self._run.evaluation.planned_answers, self._run.evaluation.selection.selected)
         while self._uncollected:
             self._take(self._uncollected.pop(0))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes the record off a report; under xdist, this is where it reaches the controller."""
-        if self._run.display is not None:
-            self._run.display.plan(getattr(report, _PLANNED, {}), self._run.selection.selected)
+        if self._run.evaluation.display is not None:
+            self._run.evaluation.display.plan(getattr(report, _PLANNED, {}), self._run.evaluation.selection.selected)
         line = getattr(report, _ATTRIBUTE, None)
         if line is not None:
             self._take(Record.from_json(line))
@@ -170,24 +170,24 @@ class Collector:
             self._take(_lost_record(report))
         elif report.failed and not is_explained(report):
             failed = _outside_failure_record(report, "a non-gate test failed")
-            if failed.key not in self._run.by_test:  # of a test that fails twice, the first reason
+            if failed.key not in self._run.results.by_test:  # of a test that fails twice, the first reason
                 self._take(failed)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest was ended: by a person, by ``pytest.exit``, or by a number of failures."""
-        self._run.stop(f"pytest was interrupted ({_first_line(excinfo.value)})")
-        if "evaluator" in vars(self._run):
-            self._run.evaluator.interrupt()
+        self._run.results.stopped = f"pytest was interrupted ({_first_line(excinfo.value)})"
+        if self._run.evaluation.is_open:
+            self._run.evaluation.evaluator.interrupt()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest itself failed, and whether that was because it could not print."""
         if raised_in(excinfo.value, PRINTING):
-            self._run.unprinted = str(excinfo.value)
-        self._run.stop(f"pytest met an internal error ({_first_line(excinfo.value)})")
+            self._run.results.unprinted = str(excinfo.value)
+        self._run.results.stopped = f"pytest met an internal error ({_first_line(excinfo.value)})"
 
     def _take(self, record: Record) -> None:
         with or_exit():
-            self._run.finish_test(record)
+            self._run.results.finish_test(record)
 
 
 @contextlib.contextmanager

@@ -49,35 +49,37 @@ _Report = pytest.TestReport | pytest.CollectReport
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says what is gated, by which policy, from which store."""
-    run = config.stash[RUN]
-    if not run.settings.vlm or only_shows(config):
+    inputs = config.stash[RUN].inputs
+    if not inputs.settings.vlm or only_shows(config):
         return []
     from pytest_vlmrobust.evaluation.judge.loopholes import warnings as loophole_warnings
     from pytest_vlmrobust.policies import Purpose
 
-    lines = [", ".join(f"{name} ({ref.location})" for name, ref in run.models.items())]
-    data = f"datasets {', '.join(run.data.typed.values())}, seed {run.settings.vlm_seed}, store {run.directories.store}"
-    lines.append(f"{data}{', offline' if run.settings.vlm_offline else ''}")
-    for name, policy in run.policies.items():
+    lines = [", ".join(f"{name} ({ref.location})" for name, ref in inputs.models.items())]
+    data = f"datasets {', '.join(inputs.data.typed.values())}, seed {inputs.settings.vlm_seed}, store {inputs.directories.store}"
+    lines.append(f"{data}{', offline' if inputs.settings.vlm_offline else ''}")
+    for name, policy in inputs.policies.items():
         files = ", ".join(file.name for file in policy.files)
         aim = "" if policy.purpose is Purpose.RELEASE else f", for a {policy.purpose}"
         waivers = quantity(len(policy.waivers), "waiver")
         lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {waivers}{aim}")
         lines += [f"policy of {name}: {change}" for change in policy.replaced if not change.only_tightens]
-    warnings = filter(None, [run.clock.behind, *loophole_warnings(run.policies.values(), run.today)])
+    warnings = filter(None, [inputs.clock.behind, *loophole_warnings(inputs.policies.values(), inputs.clock.today)])
     lines += [f"warning: {warning}" for warning in warnings]
-    lines += [] if run.only_plans else [run.directories.notice]
-    lines += [str(run.rerun)] if run.rerun else []
+    lines += [] if inputs.only_plans else [inputs.directories.notice]
+    lines += [str(inputs.rerun)] if inputs.rerun else []
     return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # names of files may hold anything
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Warns about rules that the samples of this run can hardly decide, before anything is inferred."""
     run = config.stash[RUN]
-    judges = run.selection.plan and run.controls and run.selection.refusal is None and not run.only_fills
+    inputs, evaluation = run.inputs, run.evaluation
+    judges = evaluation.selection.plan and inputs.controls and evaluation.selection.refusal is None and not inputs.only_fills
     if not judges or only_shows(config):
         return []
-    warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
+    found = evaluation.sample_warnings(evaluation.tests.judged_by_model())
+    warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in found]
     width = config.get_terminal_writer().fullwidth
     if not warnings or not _is_screen(config):
         return warnings
@@ -88,7 +90,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 def _is_screen(config: pytest.Config) -> bool:
     """Whether pytest writes for a terminal, also for one without colours; a log has no right edge."""
-    return config.get_terminal_writer().hasmarkup or config.pluginmanager.get_plugin("terminalreporter").isatty
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return config.get_terminal_writer().hasmarkup or getattr(reporter, "isatty", False)
 
 
 def _as_shown(config: pytest.Config, text: str) -> str:
@@ -102,11 +105,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     run = session.config.stash[RUN]
     if session.testsfailed or only_shows(session.config):
         return None
-    if run.only_fills:
-        if run.selection.selected:  # else pytest says that nothing was selected
+    if run.inputs.only_fills:
+        if run.evaluation.selection.selected:  # else pytest says that nothing was selected
             session.config.stash[_FILLED] = _fill(session.config, run)
         return True
-    if not run.only_plans:
+    if not run.inputs.only_plans:
         return None
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
@@ -121,34 +124,35 @@ def _fill(config: pytest.Config, run: Run) -> bool:
     from pytest_vlmrobust.evaluation.run.filling import Filling
     from pytest_vlmrobust.evaluation.run.views import view_count
 
-    shard, variable = run.shard
+    evaluation, display = run.evaluation, run.evaluation.display
+    shard, variable = run.inputs.shard
     filling = Filling(shard)
     problems: list[str] = []
     try:
-        places = filling.plan(run.evaluator, run.tests.required_cells(), run.data.tasks)
-        if run.display is not None:
-            run.display.plan({str(cell): len(chosen) * view_count(cell.setting) for cell, chosen in places.items()})
-        for cell in filling.fill(run.evaluator, places):
-            if run.display is not None:
-                run.display.show_filled(str(cell))
-        problems += [*run.model_changes(), *filter(None, (one.damage() for one in run.open_databases))]
+        places = filling.plan(evaluation.evaluator, evaluation.tests.required_cells(), run.inputs.data.tasks)
+        if display is not None:
+            display.plan({str(cell): len(chosen) * view_count(cell.setting) for cell, chosen in places.items()})
+        for cell in filling.fill(evaluation.evaluator, places):
+            if display is not None:
+                display.show_filled(str(cell))
+        problems += [*run.results.model_changes(), *filter(None, (one.damage() for one in evaluation.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))
-    if run.display is not None:
-        run.display.clear()
+    if display is not None:
+        display.clear()
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.section("answers for the vision-language model gate", "=")
         source = [f"part {shard}, as {variable} says"] if variable else []
-        unasked = [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]
-        spent = [str(spent) for spent in run.spending if spent.tokens]
+        unasked = [f"nothing is asked: {why}" for why in run.inputs.data.lacking_of(evaluation.selection.datasets).values()]
+        spent = [str(spent) for spent in evaluation.spending if spent.tokens]
         for line in [
             *source,
             *filling.lines(),
             *spent,
             *problems,
             *unasked,
-            f"store {run.directories.store}; nothing was judged",
+            f"store {run.inputs.directories.store}; nothing was judged",
         ]:
             reporter.write_line(on_one_line(line, None))
     return not filling.lacking and not problems
@@ -159,18 +163,19 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     from pytest_vlmrobust.evaluation.run.planning import HEADER, NAMES, RunForecast
     from pytest_vlmrobust.reporting.writing import render_sentences, render_table
 
-    directories, selection = run.directories, run.selection
+    directories, selection = run.inputs.directories, run.evaluation.selection
     try:
-        forecast = RunForecast.of(run.evaluator, run.tests.required_cells(), directories.earlier, directories.store)
+        cells = run.evaluation.tests.required_cells()
+        forecast = RunForecast.of(run.evaluation.evaluator, cells, directories.earlier, directories.store)
     except VlmRobustError as error:
         return f"cannot be planned: {error}\n"
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
     lines = forecast.lines
-    if any(cell.dataset in run.data.tasks for cell in forecast.found):
+    if any(cell.dataset in run.inputs.data.tasks for cell in forecast.found):
         lines.append("fewer inferences if a model cannot do a task on the original images: its settings are skipped")
-    lines += [f"nothing is asked: {why}" for why in run.data.lacking_of(selection.datasets).values()]
+    lines += [f"nothing is asked: {why}" for why in run.inputs.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]
-    if run.settings.vlm_patch_stop:
+    if run.inputs.settings.vlm_patch_stop:
         lines.append("fewer inferences of patches: --vlm-patch-stop ends a question at its first right patch")
     lines.append(forecast.disk)
     counts = f"{selection.selected} of {selection.planned} gated tests"
@@ -193,28 +198,28 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         said = f"{Decision.INCOMPLETE}: something raised SystemExit before the run was over"  # else it ends with exit code 0
         pytest.exit(said, returncode=EXIT_CODES[Decision.INCOMPLETE])
     finally:
-        if run.display is not None:  # until now it may show how far a repetition is
-            run.display.stop()
+        if run.evaluation.display is not None:  # until now it may show how far a repetition is
+            run.evaluation.display.stop()
 
 
 def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
     """Concludes the run, or sets the exit code of one that only planned, filled a store or measured nothing."""
-    if not run.controls:
+    if not run.inputs.controls:
         tell_controller(session.config)
-    elif run.selection.refusal is not None:
+    elif run.evaluation.selection.refusal is not None:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
-    elif run.only_plans or (only_sets_up(session.config) and _names_gate(session.config)):
+    elif run.inputs.only_plans or (only_sets_up(session.config) and _names_gate(session.config)):
         # a plan is no GO: whoever leaves the option in a pipeline must not get 0
         session.exitstatus = exitstatus if session.testsfailed else pytest.ExitCode.NO_TESTS_COLLECTED
-    elif run.only_fills and _FILLED in session.config.stash:
+    elif run.inputs.only_fills and _FILLED in session.config.stash:
         filled = session.config.stash[_FILLED]
         session.exitstatus = pytest.ExitCode.OK if filled else EXIT_CODES[Decision.INCOMPLETE]
-    elif run.records or run.has_begun:
+    elif run.results.records or run.results.has_begun:
         with or_exit():
             _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
-        _add_to_junit(session.config, run.view)
+        _add_to_junit(session.config, run.results.view)
 
 
 def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
@@ -222,42 +227,43 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     from pytest_vlmrobust.reporting.files import add_step_summary
     from pytest_vlmrobust.reporting.markdown import summary
 
-    if not run.settings.vlm_aa:  # which may take minutes
+    results = run.results
+    if not run.inputs.settings.vlm_aa:  # which may take minutes
         run.hold_signals()
     status, stopped = _how_pytest_ended(session, run, exitstatus)
-    changes = [] if stopped else run.model_changes()
+    changes = [] if stopped else results.model_changes()
     try:
-        run.journal.sync()
+        results.journal.sync()
     except StoreError as error:
         changes.append(str(error))
-    lost = run.losses()
+    lost = results.losses()
     changes = list(dict.fromkeys([*changes, *lost]))
-    run.stop("; ".join([*filter(None, [stopped]), *changes]))
+    results.stopped = "; ".join([*filter(None, [stopped]), *changes])
     by_verdicts = (
         status == pytest.ExitCode.TESTS_FAILED
-        and records_explain(run.records, session.testsfailed)
-        and not any_failed_outside(run.records)
+        and records_explain(results.records, session.testsfailed)
+        and not any_failed_outside(results.records)
     )
-    if run.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        run.repeat()
-    if not run.stopped:  # else somebody waits for the end, and a batch may still be computed
-        run.free()
+    if run.inputs.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        results.repeat()
+    if not results.stopped:  # else somebody waits for the end, and a batch may still be computed
+        run.evaluation.free()
     run.hold_signals()
     if not lost:
-        run.judge_budgets()
-    decision = run.conclude()
+        results.judge_budgets()
+    decision = results.conclude()
     unwritten = _write_files(run, decision)
     if unwritten:
         # the evidence is not where somebody asked for it, and what comes next would take it from there: never GO
-        run.stop("; ".join(filter(None, (run.stopped, *unwritten))))
-    if run.stopped:
-        decision = run.conclude()
+        results.stopped = "; ".join(filter(None, (results.stopped, *unwritten)))
+    if results.stopped:
+        decision = results.conclude()
     if unwritten:
         with _note_failure(unwritten, "report"):  # what was written of it says GO
             _write_report(run, evidence=False)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
-    _add_to_junit(session.config, run.view)
-    page = add_step_summary(summary(run.view))
+    _add_to_junit(session.config, results.view)
+    page = add_step_summary(summary(results.view))
     session.config.stash[_UNWRITTEN] = [*unwritten, *filter(None, [page])]
 
 
@@ -267,11 +273,12 @@ def _how_pytest_ended(session: pytest.Session, run: Run, exitstatus: int) -> tup
     The exit code is as it is without xdist where a number of failures ended pytest: tests failed.
     """
     limits = [reason for option, reason in _LIMITS.items() if session.config.getoption(option, default=False)]
-    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed and any(reason in run.stopped for reason in limits):
+    stopped = run.results.stopped
+    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed and any(reason in stopped for reason in limits):
         return pytest.ExitCode.TESTS_FAILED, ""  # the failure has a record, and the tests that are missing are counted
-    explained = exitstatus == pytest.ExitCode.TESTS_FAILED and records_explain(run.records, session.testsfailed)
-    if run.stopped or exitstatus == pytest.ExitCode.OK or explained:
-        return exitstatus, run.stopped
+    explained = exitstatus == pytest.ExitCode.TESTS_FAILED and records_explain(run.results.records, session.testsfailed)
+    if stopped or exitstatus == pytest.ExitCode.OK or explained:
+        return exitstatus, stopped
     return exitstatus, f"pytest ended with exit code {int(exitstatus)}, and no test says why"
 
 
@@ -281,12 +288,12 @@ def _write_files(run: Run, decision: Decision) -> list[str]:
     files: list[Path] = []
     with _note_failure(problems, "report"):
         files += _write_report(run)
-    if run.settings.vlm_update_baseline and decision is Decision.GO:
+    if run.inputs.settings.vlm_update_baseline and decision is Decision.GO:
         with _note_failure(problems, "baseline"):
             files += _update_baseline(run)
     if decision is Decision.GO:
         with _note_failure(problems, "run"):
-            run.keep_sums(files)
+            run.results.keep_sums(files)
     return problems
 
 
@@ -305,35 +312,39 @@ def _write_report(run: Run, *, evidence: bool = True) -> list[Path]:
     """Writes the report, if one is asked for, and beside it the evidence; returns the files."""
     from pytest_vlmrobust.reporting import RunView, write_report
 
-    if run.report is None:
+    results = run.results
+    if results.report is None:
         return []
-    view, manifest = RunView(run.records, _with_ranking(run, run.conclusion)), run.manifest(run.directories.report)
+    view, manifest = (
+        RunView(results.records, _with_ranking(run, results.conclusion)),
+        results.manifest(run.inputs.directories.report),
+    )
 
     def write(folder: Path) -> list[Path]:
         written = write_report(folder, view, manifest)
-        return [*written, *run.copy_to(folder)] if evidence else written
+        return [*written, *results.copy_to(folder)] if evidence else written
 
-    return run.report.put(write, as_far_as_written=run.decision is not Decision.GO)
+    return results.report.put(write, as_far_as_written=results.decision is not Decision.GO)
 
 
 def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
     """Returns the facts of a run with a ranking of its models, if it has several; failure to rank is a warning."""
-    if len(run.models) < 2:
+    if len(run.inputs.models) < 2:
         return facts
     from pytest_vlmrobust.evaluation.after.ranking import rank_run
 
-    return facts.with_ranking(*rank_run(run.evidence, run.run_id, run.reference or ""))
+    return facts.with_ranking(*rank_run(run.evaluation.evidence, run.inputs.run_id, run.inputs.reference or ""))
 
 
 def _update_baseline(run: Run) -> list[Path]:
     """Copies the evidence of this run to where later runs look for their baseline; returns the files."""
     from pytest_vlmrobust.reporting import write_report
 
-    directory = run.directories.baseline
-    if run.baseline is not None:
-        run.baseline.close()
-    copied = run.copy_to(directory)
-    return [*copied, *write_report(directory, run.view, run.manifest(directory))]
+    directory = run.inputs.directories.baseline
+    if run.inputs.baseline is not None:
+        run.inputs.baseline.close()
+    copied = run.results.copy_to(directory)
+    return [*copied, *write_report(directory, run.results.view, run.results.manifest(directory))]
 
 
 def _add_to_junit(config: pytest.Config, view: RunView) -> None:
@@ -400,26 +411,27 @@ def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config)
 
 def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
     """Prints what came of the run: its page, or why there is none."""
-    refusal = run.selection.refusal
-    if not run.controls or run.only_plans:
+    results = run.results
+    refusal = run.evaluation.selection.refusal
+    if not run.inputs.controls or run.inputs.only_plans:
         return  # a plan was printed in place of the tests
     if refusal is not None:
-        if run.selection.refused_at_worker:  # else pytest says it
+        if run.evaluation.selection.refused_at_worker:  # else pytest says it
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
-    elif run.records:
+    elif results.records:
         _print_page(terminalreporter, config, run)
-    elif run.has_begun:
-        text = f"{Decision.INCOMPLETE}: {run.stopped}, before any verdict: this says nothing about the model"
+    elif results.has_begun:
+        text = f"{Decision.INCOMPLETE}: {results.stopped}, before any verdict: this says nothing about the model"
         terminalreporter.write_line(text, red=True)
-    elif run.stopped and run.only_fills:
-        opened = "evaluator" in vars(run)
-        kept = f"the store has {quantity(len(run.evaluator.store), 'answer')}" if opened else "no question was sent yet"
-        text = f"{run.stopped}: {kept}. The next start with this store asks only for what is missing"
+    elif results.stopped and run.inputs.only_fills:
+        answers = quantity(len(run.evaluation.evaluator.store), "answer") if run.evaluation.is_open else ""
+        kept = f"the store has {answers}" if answers else "no question was sent yet"
+        text = f"{results.stopped}: {kept}. The next start with this store asks only for what is missing"
         terminalreporter.write_line(text, yellow=True)
-    elif run.stopped:
-        terminalreporter.write_line(f"{run.stopped}, before any gated test ran: nothing was measured", yellow=True)
-    elif run.rerun is not None:
-        terminalreporter.write_line(f"{run.rerun}: no such test was collected", yellow=True)
+    elif results.stopped:
+        terminalreporter.write_line(f"{results.stopped}, before any gated test ran: nothing was measured", yellow=True)
+    elif run.inputs.rerun is not None:
+        terminalreporter.write_line(f"{run.inputs.rerun}: no such test was collected", yellow=True)
     elif _measured_nothing(config):
         text = "INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured"
         terminalreporter.write_line(f"{text}{_why_nothing_ran(run)}", yellow=True)
@@ -432,7 +444,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
     width, screen = config.get_terminal_writer().fullwidth, _is_screen(config)
     full = config.get_verbosity() > 0
     room = {} if screen else {"rows": _ROWS_OF_LOG}
-    view = run.view
+    view = run.results.view
     page = render_terminal(view, width=width if screen else max(120, width), color=screen, full=full, **room)
     terminalreporter.section("vision-language model robustness", "=")
     passed, skipped = (sum(map(_is_check_of_a_metric, terminalreporter.stats.get(kind, ()))) for kind in ("passed", "skipped"))
@@ -445,7 +457,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
         terminalreporter.write_line(problem, yellow=True)
     for line in annotation_lines(view):
         terminalreporter.write_line(line)
-    if names := [record.id for record in run.records if record.failed_outside]:
+    if names := [record.id for record in run.results.records if record.failed_outside]:
         text = f"FAILED  other tests failed, so the run fails whatever the gate decides: {first_few(names, _MOST)}"
         terminalreporter.write_line(text, red=True)
     config.stash[_PRINTED] = True
@@ -469,8 +481,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         status = status if shows else _look_again(config, status)
     if run := config.stash.get(RUN, None):
         run.end_with(status)
-        if run.report is not None:
-            run.report.release()
+        if run.results.report is not None:
+            run.results.report.release()
     return status
 
 
@@ -480,9 +492,9 @@ def _look_again(config: pytest.Config, status: int | None, error: BaseException 
     if run is None and status == 0 and config.getoption("vlm"):
         _say(config, [f"{Decision.INCOMPLETE}: --vlm names a model, and something ended pytest before it was asked"], aloud=True)
         return EXIT_CODES[Decision.INCOMPLETE]
-    if run is None or not run.controls or not _is_asked(config, run, error):
+    if run is None or not run.inputs.controls or not _is_asked(config, run, error):
         return status
-    decided = run.decision
+    decided = run.results.decision
     try:
         return _status_of(config, run, status, error)
     finally:
@@ -503,20 +515,21 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
     elif error is not None and not unread:
         what = f"{type(error).__name__}{f' ({error})' if str(error) else ''}"
         reasons.append(f"pytest was ended by {what} after the gate was decided")
-    if run.decision is Decision.GO:
+    decision = run.results.decision
+    if decision is Decision.GO:
         reasons += _lost(run, junit)
         if not reasons and _PRINTED not in config.stash and config.pluginmanager.has_plugin("terminalreporter"):
             reasons.append("something ended pytest before it printed the result of the gate")
         reason = _in_short(reasons)
         lines = [f"GO is taken back: {reason}", *_take_back(run, junit, reason)] if reasons else []
     elif ends_well:
-        what = f"decided {run.decision}" if run.decision else "decided nothing: what it does at the end of a run was skipped"
+        what = f"decided {decision}" if decision else "decided nothing: what it does at the end of a run was skipped"
         lines = [f"pytest was about to end with exit code 0, and the gate {what}. Find the plugin or the hook that changes it"]
     else:
         lines = reasons if unread or unwritten else []
     if not lines:
         return status
-    decision = run.decision or Decision.INCOMPLETE
+    decision = run.results.decision or Decision.INCOMPLETE  # which a GO that was taken back is
     _say(config, [f"{decision}: {line}" for line in lines], aloud=not unread)
     if status and not unread:
         return status
@@ -528,10 +541,12 @@ def _is_asked(config: pytest.Config, run: Run, error: BaseException | None) -> b
 
     Where it could not print even its first lines, nobody knows yet whether there are gated tests.
     """
-    if run.decision is None and (not run.settings.vlm or run.only_plans or run.only_fills or run.selection.refusal is not None):
+    inputs, selection = run.inputs, run.evaluation.selection
+    gates = inputs.settings.vlm and not inputs.only_plans and not inputs.only_fills and selection.refusal is None
+    if run.results.decision is None and not gates:
         return False
-    tests = run.selection.planned or run.selection.selected or run.records
-    return bool(tests or config.getoption("vlm") or run.unprinted or raised_in(error, PRINTING))
+    tests = selection.planned or selection.selected or run.results.records
+    return bool(tests or config.getoption("vlm") or run.results.unprinted or raised_in(error, PRINTING))
 
 
 def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str:
@@ -539,7 +554,7 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
 
     Else pytest ends in an error of its own at its last line, and Python in another one.
     """
-    why = str(error) if raised_in(error, PRINTING) else run.unprinted
+    why = str(error) if raised_in(error, PRINTING) else run.results.unprinted
     for stream in filter(None, (config.pluginmanager.get_plugin("terminalreporter"), sys.stdout)):
         try:
             stream.flush()
@@ -558,7 +573,7 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
 def _junit_file(config: pytest.Config, run: Run) -> Path | None:
     """Returns where pytest writes JUnit; ``None`` where it does not, or into a pipe or device that cannot be read again."""
     given = os.path.expanduser(os.path.expandvars(config.getoption("xmlpath", default=None) or ""))  # noqa: PTH111 - as pytest
-    path = run.invocation / given
+    path = run.inputs.invocation / given
     is_stream = str(path.parent) in ("/dev", "/dev/fd") or (path.exists() and not path.is_file() and not path.is_dir())
     return path if given and not is_stream else None
 
@@ -571,14 +586,14 @@ def _lost(run: Run, junit: Path | None) -> list[str]:
     lost: list[str] = []
     try:
         runs = runs_in(junit) if junit else ()
-        if runs and run.run_id not in runs:
+        if runs and run.inputs.run_id not in runs:
             lost.append(f"--junitxml {junit}: is of another run. {LOST}")
     except (OSError, ValueError) as error:
         lost.append(f"--junitxml {junit}: expected what pytest wrote there: {getattr(error, 'strerror', '') or error}. {LOST}")
     try:
-        return [*lost, *run.losses()]
+        return [*lost, *run.results.losses()]
     except Exception as error:  # noqa: BLE001 - whatever somebody put there, it is not what the run wrote
-        return [*lost, f"{run.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
+        return [*lost, f"{run.inputs.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
 
 
 def _in_short(reasons: Sequence[str]) -> str:
@@ -599,14 +614,14 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
 
     problems: list[str] = []
     with _note_failure(problems, "manifest"):
-        run.take_back(reason)
+        run.results.take_back(reason)
     with _note_failure(problems, "report"):
         _write_report(run, evidence=False)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
         if junit is not None and junit.is_file():
-            correct(junit, run.view)
+            correct(junit, run.results.view)
     with _note_failure(problems, "summary"):
-        add_step_summary(summary(run.view))
+        add_step_summary(summary(run.results.view))
     return problems
 
 
@@ -625,23 +640,24 @@ def _say(config: pytest.Config, lines: Sequence[str], *, aloud: bool) -> None:
 
 def _measured_nothing(config: pytest.Config) -> bool:
     """Whether a gate was requested but no gated test ran."""
-    return _names_gate(config) and not config.stash[RUN].records and not only_shows(config) and _FILLED not in config.stash
+    records = config.stash[RUN].results.records
+    return _names_gate(config) and not records and not only_shows(config) and _FILLED not in config.stash
 
 
 def _names_gate(config: pytest.Config) -> bool:
     """Whether this is to be a gate: the command line names a model, or an ini file does and there are gated tests."""
     run = config.stash[RUN]
-    return bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
+    return bool(run.inputs.settings.vlm) and (run.evaluation.selection.planned > 0 or bool(config.getoption("vlm")))
 
 
 def _why_nothing_ran(run: Run) -> str:
     """Returns that there are no gated tests, or which of them have no data because all named datasets are of one kind."""
-    if not run.settings.vlm_dataset or (run.data.questions and run.data.collections):
+    if not run.inputs.settings.vlm_dataset or (run.inputs.data.questions and run.inputs.data.collections):
         nothing = (
             ". No suite was found here. Write one: vlmrobust init --model MODEL --data QUESTIONS, or name the suites that exist"
         )
-        return "" if run.selection.planned else nothing
-    if run.data.questions:
+        return "" if run.evaluation.selection.planned else nothing
+    if run.inputs.data.questions:
         return (
             ". --vlm-dataset names datasets of questions alone: tests of tasks, such as test_observatory.py, ask about "
             "collections of identities, such as --vlm-dataset=faces_160"

@@ -64,8 +64,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     try:
         planned = plan(run, metafunc.definition, fixture)
     except VlmRobustError as error:
-        run.selection.refuse(error)
-    run.selection.add(planned)
+        run.evaluation.selection.refuse(error)
+    run.evaluation.selection.add(planned)
     if not planned:
         _collection_of(metafunc.config).empty.add(metafunc.definition.nodeid)
     metafunc.parametrize(fixture, planned, ids=list(map(str, planned)), indirect=True)
@@ -94,52 +94,52 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses what could not be planned, and notes what was selected."""
     run, collected = config.stash[RUN], _collection_of(config)
-    selection = run.selection
+    selection = run.evaluation.selection
     if any(map(is_gated, items)):
         _plan_left_out(run, collected)
     items[:] = [item for item in items if not (collected.holds_nothing_for(item) or _is_repeated(item))]
     if selection.plan and selection.refusal is None:
         try:
             tests = [selected_test(item) for item in items if is_gated(item)]
-            run.tests.check(tests, run.baseline, run.settings.vlm_seed, run.today)
+            run.evaluation.tests.check(tests, run.inputs.baseline, run.inputs.settings.vlm_seed, run.inputs.clock.today)
             if not config.option.collectonly:
                 for name, reason in PLUGINS_REFUSED.items():
                     given = config.getoption(name, default=None)  # None: there is no such plugin
                     if given or (given is not None and any(is_gated(item) and item.get_closest_marker(name) for item in items)):
                         raise UsageError(reason)
-                run.data.check_scoring((test.about.dataset for test in tests), run.settings.vlm_sample)
-                run.tests.check_slices()
+                run.inputs.data.check_scoring((test.about.dataset for test in tests), run.inputs.settings.vlm_sample)
+                run.evaluation.tests.check_slices()
         except VlmRobustError as error:
             selection.refuse(error)
     if selection.refusal is not None:
-        if run.controls:
+        if run.inputs.controls:
             raise pytest.UsageError(str(selection.refusal)) from None
         items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
-    if run.rerun is not None:
-        _deselect(config, items, [item for item in items if not run.rerun.includes(item.nodeid)])
+    if run.inputs.rerun is not None:
+        _deselect(config, items, [item for item in items if not run.inputs.rerun.includes(item.nodeid)])
     tests = [selected_test(item) for item in items if is_gated(item)]
-    selection.select(tests, run.data.notes(dict.fromkeys(test.about.dataset for test in tests)) if tests else [])
+    selection.select(tests, run.inputs.data.notes(dict.fromkeys(test.about.dataset for test in tests)) if tests else [])
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
     """Returns what a test function is about; empty if the run has no data or models of its kind."""
-    if not run.settings.vlm:
+    if not run.inputs.settings.vlm:
         raise UsageError(NO_MODEL)
     from pytest_vlmrobust.evaluation.run.plan import plan_cells, plan_families, plan_sweeps
 
-    models, datasets = run.models, _datasets(run, definition)
+    models, datasets = run.inputs.models, _datasets(run, definition)
     if fixture == "vlm_cell":
         names = _required_arguments(definition, "vlm_settings")
-        settings = {dataset: run.tests.expand_settings(names, dataset) for dataset in datasets}
+        settings = {dataset: run.evaluation.tests.expand_settings(names, dataset) for dataset in datasets}
         return plan_cells(
-            list(models), {name: [each for each in own if run.data.changes(name, each)] for name, own in settings.items()}
+            list(models), {name: [each for each in own if run.inputs.data.changes(name, each)] for name, own in settings.items()}
         )
     metrics, splits = _required_arguments(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
     if fixture == "vlm_family":
         return plan_families(models, datasets, metrics, splits)
     for dataset in datasets:
-        run.tests.expand_settings(_names(definition, splits[0]), dataset)  # refuses a misspelt name now
-    return plan_sweeps(models, datasets, metrics, splits, baseline=run.baseline is not None)
+        run.evaluation.tests.expand_settings(_names(definition, splits[0]), dataset)  # refuses a misspelt name now
+    return plan_sweeps(models, datasets, metrics, splits, baseline=run.inputs.baseline is not None)
 
 
 def selected_test(item: pytest.Item) -> SelectedTest:
@@ -176,7 +176,7 @@ def _plan_left_out(run: Run, collected: _Collected) -> None:
         node = next(iter(collected.left_out.values()))
         report = node.ihook.pytest_make_collect_report(collector=node)
         if report.failed:
-            run.selection.narrow(f"a test id (of a file whose {node.name} cannot be collected)")
+            run.evaluation.selection.narrow(f"a test id (of a file whose {node.name} cannot be collected)")
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: Sequence[pytest.Item]) -> None:
@@ -190,13 +190,13 @@ def _datasets(run: Run, definition: pytest.Item) -> list[str]:
     """Returns the datasets that a test function is about: those its tasks make of collections, else those of questions."""
     tasks = _arguments(definition, "vlm_tasks")
     if not tasks:
-        return list(run.data.questions)
+        return list(run.inputs.data.questions)
     from pytest_vlmrobust.evaluation.tasks import TASKS
 
     for task in tasks:
         if task not in TASKS:
             raise UnknownName("task", task, TASKS, where=definition.nodeid)
-    return list(run.data.of_tasks(tasks))
+    return list(run.inputs.data.of_tasks(tasks))
 
 
 def _names(definition: pytest.Item, split: str) -> list[str]:

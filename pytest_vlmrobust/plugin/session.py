@@ -23,10 +23,12 @@ from pytest_vlmrobust.core.decision import ENDINGS, EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import ModelError, VlmRobustError, did_you_mean, typed_path
 from pytest_vlmrobust.evaluation.run.selection import Selection
 
-from .evaluation import MAIN
+from .evaluation import Evaluation
+from .inputs import MAIN, Inputs
 from .options import SHOWING, Settings, only_describes, only_sets_up, only_shows
 from .outcome import NO_FILES_LEFT, Collector, lacks_files
 from .progress import ProgressDisplay
+from .results import Results
 from .run import RUN, Run
 from .workers import end_with_controller
 
@@ -109,9 +111,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     run = _open_run(config)
     config.stash[RUN] = run
-    if not run.settings.vlm:
+    if not run.inputs.settings.vlm:
         return
-    if run.only_plans or run.only_fills or run.settings.vlm_engine == "ray":
+    if run.inputs.only_plans or run.inputs.only_fills or run.inputs.settings.vlm_engine == "ray":
         _work_in_one_process(config)
     # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
@@ -122,31 +124,42 @@ def pytest_configure(config: pytest.Config) -> None:
     until_the_end.enter_context(_collecting_seldom())
     atexit.register(_leave)
     atexit.register(gc.freeze)  # else Python looks for cycles among all of torch and transformers once more: for about a second
-    if run.controls:
+    if run.inputs.controls:
         order = contextlib.ExitStack()
         run.hold_signals = order.enter_context(_ends_in_order())
         run.release_signals = order.close
         run.end_with = config.stash.get(_END_WITH, None) or _guard_exit(lambda text: _say_at_once(config, text))
-        config.add_cleanup(lambda: None if run.decision is Decision.GO else order.close())  # a GO is looked at once more
+
+        def end() -> None:
+            if not _is_looked_at_again(config, run):
+                run.close()
+                order.close()
+
+        config.add_cleanup(end)
     else:
         end_with_controller()
     _check(config, run)
 
 
+def _is_looked_at_again(config: pytest.Config, run: Run) -> bool:
+    """Whether a run stays open until pytest is about to end, as a GO does that nobody took out of the configuration."""
+    return run.results.decision is Decision.GO and config.stash.get(RUN, None) is run
+
+
 def _check(config: pytest.Config, run: Run) -> None:
     """Checks what the user named."""
     try:
-        if run.controls and (only_sets_up(config) or not only_shows(config)):
-            _claim_report(config, lambda name: getattr(run.settings, name))
-            run.report = config.stash.get(_REPORT, None)
-            _refuse_junit_in(run.report, config)
-        run.settings.check()
-        if run.controls and not only_shows(config):
+        if run.inputs.controls and (only_sets_up(config) or not only_shows(config)):
+            _claim_report(config, lambda name: getattr(run.inputs.settings, name))
+            run.results.report = config.stash.get(_REPORT, None)
+            _refuse_junit_in(run.results.report, config)
+        run.inputs.settings.check()
+        if run.inputs.controls and not only_shows(config):
             _refuse_workers(config, run)
-        if run.only_fills:
-            run.shard  # noqa: B018 - what is wrong with it is said now
-        run.check()
-        run.choose_rerun(None if run.controls else config.workerinput["vlm_rerun"])  # type: ignore[attr-defined]  # xdist's
+        if run.inputs.only_fills:
+            run.inputs.shard  # noqa: B018 - what is wrong with it is said now
+        run.evaluation.check()
+        run.inputs.choose_rerun(None if run.inputs.controls else config.workerinput["vlm_rerun"])  # type: ignore[attr-defined]  # xdist's
     except VlmRobustError as error:
         raise pytest.UsageError(str(error)) from None
     except OSError as error:
@@ -160,7 +173,7 @@ def _refuse_workers(config: pytest.Config, run: Run) -> None:
     workers = getattr(config.option, "tx", None) or []
     if len(workers) < 2 and not any("*" in worker for worker in workers):  # --tx 2*popen
         return
-    for name, ref in run.models.items():
+    for name, ref in run.inputs.models.items():
         if ref.serve or ref.backend == "vllm":
             does = "start a server of its own" if ref.serve else "load the model into vLLM"
             raise ModelError(
@@ -172,12 +185,12 @@ def _refuse_workers(config: pytest.Config, run: Run) -> None:
 def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
     """Frees what was opened; of a run that is GO, which is looked at once more, that is done when pytest is about to end."""
     run = config.stash.get(RUN, None)
-    if run is not None and run.decision is not Decision.GO:
+    if run is not None and not _is_looked_at_again(config, run):
         run.close()
-        if run.settings.vlm:
+        if run.inputs.settings.vlm:
             _end_in_time(config)
     yield
-    if run is not None and run.settings.vlm:
+    if run is not None and run.inputs.settings.vlm:
         gc.freeze()  # pytest has just looked for cycles and does so once more, for .3 s among all of torch and transformers
 
 
@@ -346,7 +359,7 @@ def _open_run(config: pytest.Config) -> Run:
     worker = str(sent.get("workerid", MAIN))
     gates = bool(settings.vlm)
     claimed = config.stash.get(_REPORT, None)
-    run = Run(
+    inputs = Inputs(
         settings,
         config.invocation_params.dir,
         run_id=str(sent.get("vlm_run_id") or (claimed.run_id if claimed else _new_name())),
@@ -355,12 +368,13 @@ def _open_run(config: pytest.Config) -> Run:
         workers=int(sent.get("workercount", 1)),
         started=float(sent.get("vlm_started") or time.time()),
         command=_command(config, sent) if gates else None,
-        display=ProgressDisplay.for_run(config, reports=worker == MAIN) if gates else None,
-        selection=Selection(narrowed="--lf" if config.getoption("lf", default=False) else ""),
     )
-    if run.display is not None:
-        run.display.answers = run.count_answers
-    return run
+    display = ProgressDisplay.for_run(config, reports=worker == MAIN) if gates else None
+    selection = Selection(narrowed="--lf" if config.getoption("lf", default=False) else "")
+    evaluation = Evaluation(inputs, display, selection)
+    if display is not None:
+        display.answers = evaluation.count_answers
+    return Run(inputs, evaluation, Results(inputs, evaluation))
 
 
 def _command(config: pytest.Config, sent: Mapping[str, Any]) -> Command | None:
@@ -418,7 +432,7 @@ def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
 
     def release() -> None:
         run = config.stash.get(RUN, None)
-        if run is None or run.decision is not Decision.GO:  # a GO is looked at once more
+        if run is None or run.results.decision is not Decision.GO:  # a GO is looked at once more
             claimed.release()
 
     config.add_cleanup(release)

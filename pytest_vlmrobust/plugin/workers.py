@@ -47,7 +47,7 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
     try:
         return (yield)
     except (EOFError, OSError) as error:
-        if not session.config.stash[RUN].settings.vlm or raised_in(error, PRINTING):
+        if not session.config.stash[RUN].inputs.settings.vlm or raised_in(error, PRINTING):
             raise
         said = f"{Decision.INCOMPLETE}: a worker of pytest-xdist died while it was started ({error}). Run it again"
     pytest.exit(said, returncode=EXIT_CODES[Decision.INCOMPLETE])
@@ -57,17 +57,19 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
 def pytest_configure_node(node: Any) -> None:
     """Tells a worker which run it belongs to, how pytest was called, and which tests run again."""
     run = node.config.stash[RUN]
-    node.workerinput["vlm_run_id"] = run.run_id
-    node.workerinput["vlm_started"] = run.started
-    node.workerinput["vlm_days"] = [run.clock.today.isoformat(), run.clock.latest.isoformat()] if run.settings.vlm else []
-    node.workerinput["vlm_command"] = to_plain(run.command) if run.command else {}
-    node.workerinput["vlm_rerun"] = run.rerun.to_worker() if run.rerun else {}
+    node.workerinput["vlm_run_id"] = run.inputs.run_id
+    node.workerinput["vlm_started"] = run.inputs.started
+    node.workerinput["vlm_days"] = (
+        [run.inputs.clock.today.isoformat(), run.inputs.clock.latest.isoformat()] if run.inputs.settings.vlm else []
+    )
+    node.workerinput["vlm_command"] = to_plain(run.inputs.command) if run.inputs.command else {}
+    node.workerinput["vlm_rerun"] = run.inputs.rerun.to_worker() if run.inputs.rerun else {}
 
 
 def tell_controller(config: pytest.Config) -> None:
     """Tells the controller, at the end of a worker, what it knows about tests and models and the controller does not."""
     run = config.stash[RUN]
-    selection = run.selection
+    selection = run.evaluation.selection
     config.workeroutput.update(  # type: ignore[attr-defined]  # xdist's
         vlm_selection={
             "planned": selection.planned,
@@ -76,10 +78,10 @@ def tell_controller(config: pytest.Config) -> None:
             "notes": list(selection.notes),
         },
         vlm_refused=str(selection.refusal or ""),
-        vlm_models=json.dumps(run.how_models_ran()),
-        vlm_changes=[] if run.stopped else [*run.model_changes(), *run.losses()],
-        vlm_files=[list(file) for file in run.open_files],
-        vlm_written={str(path): sha256 for path, sha256 in run.written.items()},
+        vlm_models=json.dumps(run.evaluation.how_models_ran()),
+        vlm_changes=[] if run.results.stopped else [*run.results.model_changes(), *run.results.losses()],
+        vlm_files=[list(file) for file in run.evaluation.open_files],
+        vlm_written={str(path): sha256 for path, sha256 in run.evaluation.written.items()},
     )
 
 
@@ -88,12 +90,12 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
     """Takes what a worker reports at its end; a worker that died reports nothing."""
     output = getattr(node, "workeroutput", {})
     run = node.config.stash[RUN]
-    selection = run.selection
+    selection = run.evaluation.selection
     if "vlm_models" in output:
-        run.workers_said[node.gateway.id] = json.loads(output["vlm_models"])
-    run.workers_noticed += output.get("vlm_changes", [])
-    run.workers_files |= {tuple(file) for file in output.get("vlm_files", [])}
-    run.written |= {Path(path): sha256 for path, sha256 in output.get("vlm_written", {}).items()}
+        run.results.workers_said[node.gateway.id] = json.loads(output["vlm_models"])
+    run.results.workers_noticed += output.get("vlm_changes", [])
+    run.evaluation.workers_files |= {tuple(file) for file in output.get("vlm_files", [])}
+    run.evaluation.written |= {Path(path): sha256 for path, sha256 in output.get("vlm_written", {}).items()}
     if "vlm_selection" in output:
         selection.learn(**output["vlm_selection"])
     if output.get("vlm_refused"):
@@ -104,10 +106,10 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Tells the controller, which collects nothing, how many gated tests there seem to be, until workers report it."""
     run = node.config.stash[RUN]
-    is_first = not run.selection.selected
-    run.selection.expect(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
+    is_first = not run.evaluation.selection.selected
+    run.evaluation.selection.expect(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
-    if run.selection.selected and is_first and reporter is not None:
+    if run.evaluation.selection.selected and is_first and reporter is not None:
         for warning in _sample_warnings(run, ids):
             reporter.write_line(on_one_line(f"vlm: warning: {warning}", None))
 
@@ -117,7 +119,9 @@ def _sample_warnings(run: Run, ids: Iterable[str]) -> list[str]:
     from pytest_vlmrobust.evaluation.judge.scopes import tests_of_suites
 
     names = {PurePath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in ids}
-    return run.sample_warnings(tests_of_suites(names, run.models, run.data, baseline=bool(run.settings.vlm_baseline)))
+    return run.evaluation.sample_warnings(
+        tests_of_suites(names, run.inputs.models, run.inputs.data, baseline=bool(run.inputs.settings.vlm_baseline))
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -127,7 +131,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     The choice of ``--dist`` stands where the user made one that groups already.
     """
     run = config.stash[RUN]
-    if len(run.settings.vlm) < 2 or config.getoption("dist") not in ("load", "loadgroup"):
+    if len(run.inputs.settings.vlm) < 2 or config.getoption("dist") not in ("load", "loadgroup"):
         return None
     from xdist.scheduler import LoadScopeScheduling
 
@@ -143,5 +147,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def scope_of(run: Run, nodeid: str) -> str:
     """Returns the model whose test ``nodeid`` is, or the node id itself for any other test."""
     about = nodeid.rpartition("[")[2]
-    owners = [name for name in run.models if about.startswith(f"{name}-")]
+    owners = [name for name in run.inputs.models if about.startswith(f"{name}-")]
     return max(owners, key=len, default=nodeid)

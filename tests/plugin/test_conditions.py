@@ -357,7 +357,7 @@ def test_a_run_that_was_killed_after_its_last_record_is_not_go(project: Project)
     content = json.loads(manifest.read_text(encoding="utf-8"))
     assert content["shortfalls"] == []
     assert main(["report", str(run)]) == 0
-    from pytest_vlmrobust.plugin.run import NOT_CONCLUDED
+    from pytest_vlmrobust.plugin.results import NOT_CONCLUDED
 
     manifest.write_text(json.dumps({**content, "shortfalls": [NOT_CONCLUDED]}), encoding="utf-8")
     assert main(["report", str(run)]) == 10

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pytest_vlmrobust.plugin.run import Run
+from pytest_vlmrobust.plugin.results import Results
 
 from .conftest import WORKERS_IF_SLOW, Project, decision_cases, make_project, slow_but_for
 
@@ -296,7 +296,7 @@ def test_a_report_that_is_written_before_something_is_lost_says_so(project: Proj
     def lose(*_: object) -> None:
         raise FileNotFoundError(2, "No such file or directory", "manifest.json")
 
-    monkeypatch.setattr(Run, "keep_sums", lose)
+    monkeypatch.setattr(Results, "keep_sums", lose)
     result, _ = run_to_the_end(project)
     assert result.ret == 11
     assert said_in_files(project) == {"INCOMPLETE"}

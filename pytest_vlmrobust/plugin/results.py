@@ -1,0 +1,408 @@
+"""The results of a run: the journal of its tests, how they ended, the decision, and what reports say of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.conversion import prepare, to_plain
+from pytest_vlmrobust.core.decision import Decision, Outcome
+
+from .evaluation import Evaluation
+from .inputs import Inputs
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.evaluation.judge.requirements import Requirements
+    from pytest_vlmrobust.reporting import RunFacts, RunView
+    from pytest_vlmrobust.reporting.directory import ReportDirectory
+    from pytest_vlmrobust.store import Journal
+    from pytest_vlmrobust.store.repeatability import Repeatability
+
+NOT_CONCLUDED = "the run did not finish, so it is unknown which tests it left out: run it again, answers that it has are kept"
+
+
+@dataclass
+class Results:
+    """The records of a run, what is concluded from them, and the files that it rests on."""
+
+    inputs: Inputs
+    evaluation: Evaluation
+    stopped: str = ""
+    """What ended pytest early, or a failure that no record reports; empty if nothing did."""
+    unprinted: str = ""
+    """Why pytest could not print what it had to say; empty where it could."""
+    repeatability: Sequence[Repeatability] = ()
+    """How often answers changed when they were asked for again (``--vlm-aa``)."""
+    report: ReportDirectory | None = None
+    """Where the report is written, where one is asked for."""
+    by_test: dict[str, Record] = field(default_factory=dict)
+    workers_noticed: list[str] = field(default_factory=list)
+    """What workers of xdist noticed of models that changed while they were asked."""
+    workers_said: dict[str, dict[str, object]] = field(default_factory=dict)
+    """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
+    _concluded: RunFacts | None = None
+    _digest: str = ""
+    """The digest of the evidence that workers of xdist wrote."""
+    _described: Mapping[str, object] = field(default_factory=dict)
+    """What its manifest says."""
+
+    def model_changes(self) -> list[str]:
+        """Returns, a sentence for each, the models that may have changed while this process or its workers asked them."""
+        own = self.evaluation.evaluator.changes() if self.evaluation.is_open else []
+        return list(dict.fromkeys([*own, *self.workers_noticed]))
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The records of this run on disk, one line each, written as tests end.
+
+        Opening it describes the run, and copies the evidence of its baseline: by the end, another one may be in its place.
+        """
+        from pytest_vlmrobust.store import Journal
+        from pytest_vlmrobust.store.run_directory import BASELINE
+
+        self.describe([NOT_CONCLUDED])
+        if self.inputs.baseline is not None:
+            self.inputs.baseline.evidence.copy_to(self.inputs.directories.run / BASELINE)
+        return Journal(self.inputs.directories.run)
+
+    # Whether what it wrote is still there.
+
+    def keep_sums(self, files: Iterable[Path]) -> None:
+        """Remembers what was just written for good: these files, and what stands in the run's own directory."""
+        from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME as SPENDING
+        from pytest_vlmrobust.store.database import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import BASELINE, MANIFEST_FILE, file_sum
+
+        evaluation = self.evaluation
+        directory = self.inputs.directories.run
+        own = [directory / MANIFEST_FILE, *filter(Path.exists, (directory / SPENDING, directory / BASELINE / FILE_NAME))]
+        evaluation.written |= {path: file_sum(path) for path in (*own, *files)}
+        if evaluation.workers_files:  # else this process knows each answer that it wrote
+            self._digest = evaluation.evidence.digest()
+
+    def losses(self) -> list[str]:
+        """Returns, a sentence for each, the files of the run that are no longer what was written, or were exchanged meanwhile.
+
+        Asked after the last test, and of a GO once more when pytest is about to end: a journal, evidence or a store that went
+        missing on the way supports no verdict.
+        """
+        from pytest_vlmrobust.core.errors import StoreError
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
+        from pytest_vlmrobust.store.run_directory import DOCKET_FILE, LOST, alteration, replacement
+
+        inputs, evaluation = self.inputs, self.evaluation
+        found = [self.journal.damage()] if inputs.controls else []
+        found += [replacement(Path(path), (device, inode)) for path, device, inode in sorted(evaluation.open_files)]
+        found += [one.damage() for one in evaluation.open_databases]
+        altered = {path: alteration(path, sha256) for path, sha256 in evaluation.written.items()}
+        found += [*altered.values(), self._changed_answers()]
+        judged = inputs.controls and not altered.get(inputs.directories.run / DOCKET_FILE)
+        if judged and any(record.is_gated and record.outcome is not Outcome.ERROR for record in self.records):
+            try:
+                found += [f"{inputs.directories.run}: {change}. {LOST}" for change in changed_policies(inputs.directories.run)]
+            except StoreError as error:
+                found.append(f"{error}. {LOST}")
+        return list(dict.fromkeys(filter(None, found)))
+
+    def _changed_answers(self) -> str:
+        """Returns, as a sentence, that the evidence which workers wrote has other answers than at the end; empty where not."""
+        from pytest_vlmrobust.core.errors import StoreError
+        from pytest_vlmrobust.store import Evidence
+        from pytest_vlmrobust.store.run_directory import LOST
+
+        if not self._digest:
+            return ""
+        try:
+            with Evidence.open(self.inputs.directories.run, read_only=True) as fresh:
+                same = fresh.digest() == self._digest
+        except StoreError as error:
+            return f"{error}. {LOST}"
+        return "" if same else f"{self.evaluation.evidence.path}: its answers are not the ones that this run wrote. {LOST}"
+
+    # How its tests ended.
+
+    @property
+    def records(self) -> list[Record]:
+        """The records so far, in the order in which tests first ended; of a test that ran again, the last one."""
+        return list(self.by_test.values())
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has a directory, as it does from its first test on."""
+        return "journal" in vars(self)
+
+    def begin(self) -> None:
+        """Makes the directory of the run, so that a run that is killed in its first test leaves a trace."""
+        if self.inputs.controls and self.evaluation.selection.selected:
+            from pytest_vlmrobust.core.record import Record
+
+            prepare(Record)  # later a process may be unable to open the files of a library
+            _ = self.journal
+
+    def finish_test(self, record: Record) -> None:
+        """Takes the record of a test that ended: into the journal first, then onto the display."""
+        self.by_test[record.key] = record
+        if self.inputs.controls:
+            self.journal.append(record)
+        if self.evaluation.display is not None:
+            self.evaluation.display.show_finished_test(record)
+
+    def repeat(self) -> None:
+        """Asks again about each model and dataset of the run; no verdict depends on what comes back.
+
+        With xdist this is a different process from those that asked first.
+        """
+        from pytest_vlmrobust.evaluation.after.repeat import repeat_run
+
+        evaluation, most = self.evaluation, self.inputs.settings.vlm_aa_sample
+        process = "" if evaluation.is_open else "another process"
+        rules = {name: policy.rules for name, policy in self.inputs.policies.items()}
+        asked = evaluation.evaluator, evaluation.evidence, rules, self.records
+        self.repeatability = repeat_run(*asked, most=most, process=process)
+
+    @property
+    def processes(self) -> dict[str, object]:
+        """How each process that asked a model ran it, as far as it has said so, by the name of the process."""
+        said = {self.inputs.worker: self.evaluation.how_models_ran(), **self.workers_said}
+        return {name: models for name, models in said.items() if models}
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the policies ask of the run as a whole."""
+        from pytest_vlmrobust.evaluation.judge.requirements import Requirements
+
+        inputs, evaluation = self.inputs, self.evaluation
+        return Requirements(
+            inputs.policies,
+            inputs.models,
+            self.records,
+            planned=evaluation.selection.planned,
+            selected=evaluation.selection.selected,
+            narrowed=evaluation.selection.narrowed,
+            today=inputs.clock.today,
+            has_baseline=bool(inputs.settings.vlm_baseline),
+            behind=inputs.clock.behind,
+            without_pictures=inputs.baseline.without_pictures if inputs.baseline else (),
+            compared={name: inputs.baseline.model(name) for name in inputs.models} if inputs.baseline else {},
+            samples_asked=lambda: self._samples_asked,
+            categories=lambda: inputs.data.strata(self._measured_datasets),
+        )
+
+    def facts(self) -> RunFacts:
+        """Returns the facts about the run that its records lack, for its decision and its reports."""
+        from pytest_vlmrobust.reporting import RunFacts
+        from pytest_vlmrobust.reporting.files import REPORT
+        from pytest_vlmrobust.reporting.noise import noise_warnings
+        from pytest_vlmrobust.store.journal import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
+
+        inputs, evaluation = self.inputs, self.evaluation
+        requirements = self.requirements
+        return RunFacts(
+            policies={name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in inputs.policies.items()},
+            models=tuple(inputs.models),
+            planned=evaluation.selection.planned,
+            selected=evaluation.selection.selected,
+            warnings=[*evaluation.selection.notes, *requirements.warnings, *noise_warnings(self.repeatability)],
+            shortfalls=requirements.shortfalls,
+            allowances=requirements.allowances,
+            stopped=self.stopped,
+            pictures=inputs.directories.store / FOLDER,
+            command=inputs.command,
+            repeatability=self.repeatability,
+            spending=evaluation.spending,
+            kept=os.path.relpath(inputs.directories.run / FILE_NAME, inputs.invocation),
+            directory=os.path.relpath(inputs.directories.run, inputs.invocation),
+            report=os.path.relpath(inputs.directories.report / REPORT, inputs.invocation) if inputs.settings.vlm_report else "",
+            origins=self.origins(),
+            tests=planned_tests(inputs.directories.run),
+        )
+
+    def origins(self) -> dict[str, object]:
+        """Returns what determined the run as far as it is known before anything is inferred, JSON-safe."""
+        from pytest_vlmrobust.evaluation.run.manifest import origins
+
+        inputs = self.inputs
+        return origins(
+            inputs.run_id,
+            inputs.clock.today,
+            settings=dataclasses.asdict(inputs.settings),
+            command=to_plain(inputs.command) if inputs.command else {},
+            models=inputs.models,
+            policies=inputs.policies,
+            directory=inputs.invocation,
+        )
+
+    def manifest(self, directory: Path) -> dict[str, object]:
+        """Returns the manifest of a report in a directory: what determined this run, and what came of it, JSON-safe.
+
+        A value that is no longer available is replaced by the reason.
+        """
+        from pytest_vlmrobust.evaluation.run.manifest import measured_facts
+
+        measured = measured_facts(
+            self.records, self.inputs.models, self.inputs.data, self.evaluation.hold_backend, self.processes
+        )
+        measured["spending"] = self._spending_by_model
+        return {
+            **self._described,
+            **self.origins(),
+            **measured,
+            "report": True,
+            "store": os.path.relpath(self.inputs.directories.store, directory),
+            "stopped": self.stopped,
+            "processes": self.processes,
+            "decision": str(self.conclusion.decision(self.records)),
+            "warnings": list(self.conclusion.warnings),
+            "gates": to_plain(self.conclusion.gates),
+        }
+
+    def copy_to(self, directory: Path) -> list[Path]:
+        """Copies into a report what makes it a run: records, what judged them, and evidence; returns the files."""
+        import shutil
+
+        from pytest_vlmrobust.store.journal import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
+
+        own = self.inputs.directories.run
+        directory.mkdir(parents=True, exist_ok=True)
+        files = [Path(shutil.copy(own / name, directory / name)) for name in (FILE_NAME, DOCKET_FILE) if (own / name).is_file()]
+        for name in (POLICIES, BASELINE):
+            if (own / name).is_dir():
+                shutil.copytree(own / name, directory / name, dirs_exist_ok=True)
+        return [*files, self.evaluation.evidence.copy_to(directory)]
+
+    def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
+        """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met."""
+        from pytest_vlmrobust.store import write_manifest
+
+        directories = self.inputs.directories
+        content = {
+            **self.origins(),
+            "planned": self.evaluation.selection.planned,
+            "selected": self.evaluation.selection.selected,
+            "shortfalls": list(lacks),
+            "stopped": self.stopped,
+            "repeats": self.inputs.rerun.run if self.inputs.rerun else "",
+            "repeatability": to_plain(self.repeatability),
+            "spending": self._spending_by_model,
+            "store": os.path.relpath(directories.store, directories.run),
+            "processes": self.processes,
+        }
+        self._described = {**content, **conclusion}
+        write_manifest(directories.run, self._described)
+
+    def judge_budgets(self) -> None:
+        """Judges the budgets over all answers of each model about a dataset, of which each test knows a part.
+
+        With xdist they lie in several processes: what these wrote down is read.
+        """
+        from pytest_vlmrobust.core.errors import VlmRobustError
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
+        from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
+        from pytest_vlmrobust.store import Evidence
+        from pytest_vlmrobust.store.database import FILE_NAME
+        from pytest_vlmrobust.store.run_directory import DOCKET_FILE
+
+        directory = self.inputs.directories.run
+        if not ((directory / DOCKET_FILE).is_file() and (directory / FILE_NAME).is_file()):
+            return  # nothing was asked
+        try:
+            inputs = JudgeInputs.read(directory)
+            with Evidence.open(directory, read_only=True) as evidence:
+                records = inputs.budget_records(StoredAnswers(evidence, inputs.models))
+        except VlmRobustError as error:
+            self.stopped = "; ".join(filter(None, (self.stopped, f"the budgets could not be judged: {error}")))
+            return
+        for record in records:
+            self.finish_test(record)
+
+    def conclude(self) -> Decision:
+        """Decides, and writes the decision into the directory of the run."""
+        facts = self.facts()
+        decision = facts.decision(self.records)
+        self._concluded = facts = self._with_gates(facts, decision)
+        self.describe(
+            facts.shortfalls,
+            missing=facts.missing(self.records),
+            decision=str(decision),
+            warnings=list(facts.warnings),
+            allowances=to_plain(facts.allowances),
+            gates=to_plain(facts.gates),
+        )
+        return decision
+
+    def _with_gates(self, facts: RunFacts, decision: Decision) -> RunFacts:
+        """Counts this gate in the store, and returns the facts with its number; a run that decided nothing is none."""
+        from pytest_vlmrobust.core.errors import StoreError
+        from pytest_vlmrobust.core.fingerprint import fingerprint
+        from pytest_vlmrobust.store import Evidence, Store
+        from pytest_vlmrobust.store.database import FILE_NAME
+        from pytest_vlmrobust.store.gates import Gate
+
+        directories, counted = self.inputs.directories, self._concluded is not None and self._concluded.gates
+        if not (counted or decision is not Decision.INCOMPLETE) or not (directories.run / FILE_NAME).is_file():
+            return facts
+        gates: list[Gate] = []
+        try:
+            if decision is not Decision.INCOMPLETE:
+                with Evidence.open(directories.run, read_only=True) as evidence:
+                    models, decisions = evidence.models(), facts.decisions(self.records)
+                    for model, dataset in sorted({(cell.model, cell.dataset) for cell in evidence.cells()}):
+                        policy, (questions, answers) = self.inputs.policies[model], evidence.gate_members(model, dataset)
+                        print_of, decided = fingerprint(models[model]), str(decisions.get(model, decision))
+                        about = (self.inputs.run_id, model, dataset, self.inputs.clock.today.isoformat(), print_of, policy.sha256)
+                        gates.append(Gate(*about, questions, answers, policy.risk, decided))
+            with Store.open(directories.store, read_only=not directories.store_is_writable) as store:
+                return dataclasses.replace(facts, gates=store.count_gates(self.inputs.run_id, gates))
+        except StoreError as error:
+            return dataclasses.replace(facts, warnings=[*facts.warnings, f"this gate is not counted among others: {error}"])
+
+    @property
+    def decision(self) -> Decision | None:
+        """What was decided; ``None`` before that, and where it never came to it."""
+        return None if self._concluded is None else self._concluded.decision(self.records)
+
+    @property
+    def view(self) -> RunView:
+        """What reports say of the run."""
+        from pytest_vlmrobust.reporting import RunView
+
+        return RunView(self.records, self.conclusion)
+
+    @property
+    def conclusion(self) -> RunFacts:
+        """The facts that the run was decided by; before that, those that are known."""
+        return self._concluded or self.facts()
+
+    def take_back(self, reason: str) -> None:
+        """Makes a run that was decided GO INCOMPLETE, here and in its directory; what stands there may be gone or unreadable."""
+        from pytest_vlmrobust.store import write_manifest
+
+        facts = dataclasses.replace(self._with_gates(self.conclusion, Decision.INCOMPLETE), stopped=reason)
+        self._concluded = facts
+        self.stopped = reason
+        changed = {"stopped": reason, "decision": str(Decision.INCOMPLETE), "warnings": list(facts.warnings), "gates": []}
+        write_manifest(self.inputs.directories.run, {**self._described, **changed})
+
+    # Parts of these.
+
+    @property
+    def _spending_by_model(self) -> dict[str, object]:
+        spending = self._concluded.spending if self._concluded else self.evaluation.spending
+        return {spent.model: to_plain(spent) for spent in spending}
+
+    @property
+    def _measured_datasets(self) -> list[str]:
+        return [name for name in dict.fromkeys(record.dataset for record in self.records) if name]
+
+    @cached_property
+    def _samples_asked(self) -> dict[str, tuple[int, int]]:
+        """For each dataset that ``--vlm-sample`` reduced: the number of samples asked, and the total."""
+        return self.inputs.data.samples_asked(self._measured_datasets, self.inputs.settings.vlm_sample)
