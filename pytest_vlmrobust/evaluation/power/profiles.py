@@ -18,7 +18,8 @@ Nothing is published about single samples. What a draw assumes:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -210,8 +211,8 @@ class Profile:
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table; clean and blind scores are those of all suites."""
-        names = {name: name.partition("/") for name in tables}
-        suites = dict.fromkeys(suite.partition(BESIDE)[0] for suite, _, _ in names.values())
+        names = list(dict.fromkeys(tables))
+        suites = dict.fromkeys(re.split(f"[/{BESIDE}]", name)[0] for name in names)
         rows, groups = self.grouping.rows(n, rng) if self.grouping else (np.arange(n), np.arange(n))
         independent = len(np.unique(groups)) == n
         draws = rng if independent or self.grouping is None else CorrelatedDraws(rng, groups, self.grouping.correlation)
@@ -223,7 +224,7 @@ class Profile:
             for suite in suites
             if suite != "patches" and self.settings(suite)
         }
-        patches, attempts = self._views(clean, draws) if "patches" in suites else ({}, None)
+        views = self._views(clean, draws) if "patches" in suites else {}
         letters = rng.integers(max(round(1.0 / self.guess), 1), size=n)
         labels = np.asarray(self.grouping.labels)[rows] if self.grouping and self.grouping.labels else np.full(n, "")
         shared: dict[str, Any] = {
@@ -234,23 +235,16 @@ class Profile:
             "groups": None if independent else [str(group) for group in groups.tolist()],
             "categories": _categories(labels, groups),
         }
-        whole = {suite: self._table(scores, shared, draws) for suite, scores in drawn.items()}
+        whole = {suite: self._table({**shared, "by_setting": scores}, draws) for suite, scores in drawn.items()}
         if OPTIONS in whole:
             whole[OPTIONS] = with_letters(whole[OPTIONS], self.guess, rng)
-        if patches:
-            best = {name: views.max(axis=1) for name, views in patches.items()}
-            more = {"patches_by_setting": patches, "whole_attempts": attempts}
-            whole["patches"] = self._table(best, {**shared, **more}, draws)
-        for suite, _, _ in names.values():
+        if views:
+            whole["patches"] = self._table(shared | views, draws)
+        for suite in (name.partition("/")[0] for name in names):
             base, beside, kind = suite.partition(BESIDE)
             if beside and base in whole:
                 whole[suite] = self._beside(kind, whole[base], rng)
-        of_categories = {}
-        for name, (suite, _, category) in names.items():
-            if category and suite in whole:
-                kept = labels == category
-                of_categories[name] = replace(rows_of(whole[suite], kept), floors=_commonest(letters[kept]))
-        return whole | of_categories
+        return with_categories(whole, names, labels, lambda kept: _commonest(letters[kept]))
 
     def _beside(self, kind: str, table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
         """Returns what answers say beside their scores, as the metric reads it that stands for ``kind`` in ``OF_FLAGS``."""
@@ -294,12 +288,10 @@ class Profile:
             flips = rank[:, None] < np.where(clean[:, None], limits[0], limits[1])
             scores = (clean[:, None] ^ flips).astype(float)
             by_setting = dict(zip(self.settings(suite), scores.T, strict=True))
-            tables[suite] = self._table(by_setting, shared, np.random.default_rng(0))
+            tables[suite] = self._table({**shared, "by_setting": by_setting}, np.random.default_rng(0))
         if "patches" in suites:
-            patches, attempts = self._views(clean, np.random.default_rng(0))
-            best = {name: views.max(axis=1) for name, views in patches.items()}
-            more = {"patches_by_setting": patches, "whole_attempts": attempts}
-            tables["patches"] = self._table(best, {**shared, **more}, np.random.default_rng(0))
+            views = self._views(clean, np.random.default_rng(0))
+            tables["patches"] = self._table(shared | views, np.random.default_rng(0))
         return tables
 
     def _blind(self, clean: NDArray[np.bool_], rank: Array) -> NDArray[np.bool_]:
@@ -334,8 +326,8 @@ class Profile:
             scores &= (rng.random(len(clean)) >= self.always_lost)[:, None]
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
-    def _views(self, clean: NDArray[np.bool_], rng: Draws) -> tuple[dict[str, Array], Array]:
-        """Returns the answers to every patch of each grid, and to as many attempts at the whole image, the first one clean."""
+    def _views(self, clean: NDArray[np.bool_], rng: Draws) -> dict[str, Any]:
+        """Returns, as fields of a table, the answers to every patch of each grid and to as many attempts, the first one clean."""
         about, n = self.views, len(clean)
         knows = (self.clean - self.guess) / (1.0 - self.guess) if about.knows is None else about.knows
         knows = min(max(knows, 0.0), self.clean)
@@ -356,18 +348,40 @@ class Profile:
         again = lucky(max(_GRIDS) ** 2) if about.shaken else np.repeat(clean[:, None], max(_GRIDS) ** 2, axis=1)
         attempts = known[:, None] | again
         attempts[:, 0] = clean
-        return by_setting, attempts.astype(float)
+        best = {name: views.max(axis=1) for name, views in by_setting.items()}
+        return {"by_setting": best, "patches_by_setting": by_setting, "whole_attempts": attempts.astype(float)}
 
-    def _table(self, scores: Mapping[str, Array], shared: Mapping[str, Any], rng: Draws) -> ScoreTable:
-        blind = shared["no_image"]
-        now = {CLEAN_NAME: shared["clean"], NO_IMAGE_NAME: blind, **scores}
+    def _table(self, fields: Mapping[str, Any], rng: Draws) -> ScoreTable:
         earlier = None
         if self.churn is not None:
+            now = {CLEAN_NAME: fields["clean"], NO_IMAGE_NAME: fields["no_image"], **fields["by_setting"]}
             lost = {CLEAN_NAME: 0.0, NO_IMAGE_NAME: 0.0}
             earlier = {name: _earlier_scores(values, self.churn, lost.get(name, self.lost), rng) for name, values in now.items()}
-        return ScoreTable(
-            by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
-        )
+        return table_of_answers(baseline_by_setting=earlier, **fields)
+
+
+# What all models have in common: how a table is made of drawn answers.
+
+
+def table_of_answers(**fields: Any) -> ScoreTable:
+    """Returns the table of a suite; its reference model never sees an image."""
+    return ScoreTable(reference_by_setting=dict.fromkeys(fields["by_setting"], fields["no_image"]), **fields)
+
+
+def with_categories(
+    by_suite: Mapping[str, ScoreTable],
+    names: Iterable[str],
+    labels: NDArray[np.str_],
+    floors: Callable[[NDArray[np.bool_]], Array | None],
+) -> dict[str, ScoreTable]:
+    """Returns the tables of suites, and for each name ``suite/category`` the samples with that label and their own floors."""
+    tables = dict(by_suite)
+    for name in names:
+        suite, _, category = name.partition("/")
+        if category and suite in by_suite:
+            kept = labels == category
+            tables[name] = replace(rows_of(by_suite[suite], kept), floors=floors(kept))
+    return tables
 
 
 def with_letters(table: ScoreTable, guess: float, rng: np.random.Generator) -> ScoreTable:

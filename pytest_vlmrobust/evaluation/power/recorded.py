@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,12 @@ from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.reads import family_and_level, groups_of
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
-from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 
 from .grouping import draw_groups, large_only
-from .profiles import not_drawn
+from .profiles import not_drawn, table_of_answers, with_categories
 
 if TYPE_CHECKING:
     Array = NDArray[np.float64]
@@ -95,27 +94,18 @@ class Recorded:
         blind, large = self.blind[drawn], self._large
         known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
         shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
-        by_name = {}
         labels = np.asarray(self.labels)[drawn] if self.labels else np.full(n, "")
         shared["categories"] = [label if label in large else "" for label in labels.tolist()]
-        for name in sorted(tables):
-            suite, _, category = name.partition("/")
-            if suite not in by_name:
-                scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
-                views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
-                tried = None if views is None or self.attempts is None else self.attempts[drawn]
-                by_name[suite] = ScoreTable(
-                    by_setting=scores,
-                    patches_by_setting=views,
-                    whole_attempts=tried,
-                    reference_by_setting=dict.fromkeys(scores, blind),
-                    **shared,
-                )
-            if category:
-                kept = labels == category
-                within = None if self.floors_within is None else self.floors_within[drawn][kept]
-                by_name[name] = replace(rows_of(by_name[suite], kept), floors=within)
-        return by_name
+        names = sorted(tables)
+        by_suite = {}
+        for suite in dict.fromkeys(name.partition("/")[0] for name in names):
+            fields = {**shared, "by_setting": {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}}
+            if suite == "patches":
+                fields["patches_by_setting"] = {name: values[drawn] for name, values in self.patches.items()}
+                fields["whole_attempts"] = None if self.attempts is None else self.attempts[drawn]
+            by_suite[suite] = table_of_answers(**fields)
+        within = self.floors_within
+        return with_categories(by_suite, names, labels, lambda kept: None if within is None else within[drawn][kept])
 
 
 def recorded_models(run: Path) -> list[Recorded]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -334,7 +334,7 @@ class _Plan:
         outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
         for run in range(_RUNS):
             simulated = self._simulation([name for name in names if not _is_clear(outcomes[name])], model)
-            if not simulated.tests:
+            if not simulated.planned.tests:
                 break
             for name, outcome in simulated.outcomes(self._tables(n, simulated, run, model)).items():
                 outcomes[name].append(outcome)
@@ -364,12 +364,11 @@ class _Plan:
             return f"a model {model.called} has no interval"
         return f"a model {model.called} passes in too few of {_RUNS} simulated runs"
 
-    def _simulation(self, names: Sequence[str], model: _Model) -> _Simulated:
-        rules = tuple(self.asked[name][0] for name in names)
+    def _simulation(self, names: Sequence[str], model: _Model) -> Simulation:
+        rules, shared_by = (tuple(self.asked[name][0] for name in names), {name: len(self.asked[name][1]) for name in names})
         tests = {name: tuple((self._sheet(test), test) for test in self.asked[name][1]) for name in names}
-        return _Simulated(
-            Policy(rules, shared_by={name: len(self.asked[name][1]) for name in names}), model.truth, date.min, tests
-        )
+        policy = Policy(rules, shared_by=shared_by)
+        return Simulation(policy, model.truth, date.min, Planned(policy, tests, {}, {}))
 
     def _sheet(self, test: MetricKey) -> str:
         """Returns the name of the table that a test reads."""
@@ -384,8 +383,8 @@ class _Plan:
             return RESOLUTION
         return test.setting if record.scope == "sweep" and test.setting else ""
 
-    def _tables(self, n: int, simulated: _Simulated, run: int, model: _Model) -> dict[str, ScoreTable]:
-        names = sorted({name for tests in simulated.tests.values() for name, _ in tests})
+    def _tables(self, n: int, simulated: Simulation, run: int, model: _Model) -> dict[str, ScoreTable]:
+        names = simulated.planned.tables
         return {name: self.table(n, name, model, np.random.default_rng([run, n, *name.encode()])) for name in names}
 
     def table(self, n: int, table_name: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
@@ -464,15 +463,3 @@ def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> Sco
         patches_by_setting=patches,
         whole_attempts=attempts,
     )
-
-
-@dataclass(eq=False)
-class _Simulated(Simulation):
-    """Runs that ask for the given tests: rule id to (table, test)."""
-
-    tests: Mapping[str, tuple[tuple[str, MetricKey], ...]]
-
-    @cached_property
-    def planned(self) -> Planned:
-        """What is simulated."""
-        return Planned(self.policy, self.tests, {}, {})

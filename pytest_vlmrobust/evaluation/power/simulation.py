@@ -231,11 +231,13 @@ class Simulation:
     policy: Policy
     truth: ModelProfile
     today: date
+    chosen: Planned | None = None
+    """What is simulated; all that the policy asks for where it is ``None``."""
 
     @cached_property
     def planned(self) -> Planned:
         """What is simulated."""
-        return plan(self.policy, self.truth)
+        return self.chosen or plan(self.policy, self.truth)
 
     def run(self, n: int, runs: int, rng: np.random.Generator, progress: Callable[[int], None] = lambda _: None) -> Power:
         """Simulates ``runs`` runs with ``n`` samples each."""
