@@ -160,7 +160,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
 
 def _plan(run: Run, *, width: int, color: bool) -> str:
     """Returns the plan of the selected tests: a line for each model and dataset, then what stands behind it."""
-    from pytest_vlmrobust.evaluation.run.planning import HEADER, NAMES, RunForecast
+    from pytest_vlmrobust.evaluation.run.planning import NAMES, RunForecast
     from pytest_vlmrobust.reporting.writing import render_sentences, render_table
 
     directories, selection = run.inputs.directories, run.evaluation.selection
@@ -169,7 +169,8 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
         forecast = RunForecast.of(run.evaluation.evaluator, cells, directories.earlier, directories.store)
     except VlmRobustError as error:
         return f"cannot be planned: {error}\n"
-    table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
+    header, *rows = forecast.table
+    table = render_table(header, rows, names=NAMES, width=width, color=color) if rows else ""
     lines = forecast.lines
     if any(cell.dataset in run.inputs.data.tasks for cell in forecast.found):
         lines.append("fewer inferences if a model cannot do a task on the original images: its settings are skipped")

@@ -29,7 +29,7 @@ _MINUTE, _HOUR, _KIB, _MIB, _GIB = 60.0, 3600.0, 2**10, 2**20, 2**30
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What a run would ask: a row for each model and dataset under ``HEADER``, and what the numbers rest on."""
+    """What a run would ask: a row for each model and dataset, and what the numbers rest on."""
 
     found: Sequence[Forecast]
     disk: str
@@ -51,9 +51,10 @@ class RunForecast:
         return cls(found, _disk(evaluator, total, store), probes)
 
     @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """The rows of the table."""
-        return [_row(one) for one in self.found]
+    def table(self) -> list[list[str]]:
+        """The header of the table and its rows; columns of which nothing is known are left out."""
+        columns = zip(HEADER, *map(_row, self.found), strict=True)
+        return [list(row) for row in zip(*(column for column in columns if {*column[1:]} != {UNKNOWN}), strict=True)]
 
     @property
     def lines(self) -> list[str]:
