@@ -94,7 +94,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     for name, sha256 in verification.policies.items():
         say(f"policy of {name}: {sha256}")
     for gate in run.facts.gates:
-        say(str(gate))
+        tell(str(gate))
     if (made := run.manifest.get("version", __version__)) != __version__:
         tell(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
     for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:

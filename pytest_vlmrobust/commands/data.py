@@ -38,7 +38,7 @@ def _data(options: argparse.Namespace) -> int:
     found = profile(resolve(options.file, data_dir=options.data))
     widest = max(len(name) for name, _ in found.facts)
     for name, fact in found.facts:
-        say(f"{name:<{widest}}  {on_one_line(fact)}")
+        tell(f"{name:<{widest}}  {on_one_line(fact)}")
     for note in found.notes:
         tell(f"note: {on_one_line(note, None)}")
     if options.out:
