@@ -86,11 +86,12 @@ class SideBySide:
         scores = [self.clean, *self.by_setting.values()]
         return [int(sum(np.isnan(matrix[model]).sum() for matrix in scores)) for model in range(self.models)]
 
-    def clean_table(self, model: int) -> ScoreTable:
-        """Returns one model's clean scores of the samples that count."""
-        rows = self.complete_samples()
+    def score_table(self, model: int, setting: str = "", no_image: Scores | None = None) -> ScoreTable:
+        """Returns one model's scores, clean and under a setting, of the samples that count; ``no_image`` has shape (M, N)."""
+        rows = self.complete_samples(setting)
         groups = None if self.groups is None else [name for name, kept in zip(self.groups, rows, strict=True) if kept]
-        return ScoreTable(self.clean[model, rows], groups=groups)
+        by_setting = {setting: self.by_setting[setting][model, rows]} if setting else {}
+        return ScoreTable(self.clean[model, rows], by_setting, None if no_image is None else no_image[model, rows], groups=groups)
 
     def clean_accuracy(self) -> Contest:
         """Mean clean score; needs a sample that counts."""

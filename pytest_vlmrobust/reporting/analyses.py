@@ -11,19 +11,22 @@ from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.after import standings
 from pytest_vlmrobust.evaluation.after.run_analyses import (
     ATTRIBUTES,
-    CATEGORY_DROPS,
-    CHAIN_LENGTHS,
     EARLY,
-    EFFECTS,
     GROUP_GAPS,
     LINEAR_TREND,
-    MOST_HARMFUL,
     PATCH_CHANGE,
     POSITION_GAPS,
-    TIERS,
     Analysis,
 )
-from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
+from pytest_vlmrobust.evaluation.after.standings import (
+    CATEGORY_DROPS,
+    CHAIN_LENGTHS,
+    EFFECTS,
+    MOST_HARMFUL,
+    TIERS,
+    Board,
+    ModelAnalysis,
+)
 
 
 class Table(NamedTuple):
@@ -181,13 +184,13 @@ _OF_MODELS = {
         "Errors in units of the reference model's; 1 equals it (VLM-RobustBench, table 28).",
         ("family",),
     ),
-    standings.TIERS: ("Settings by tier of severity", _TIER_CAPTION, ("model", "level")),
-    standings.EFFECTS: (
+    TIERS: ("Settings by tier of severity", _TIER_CAPTION, ("model", "level")),
+    EFFECTS: (
         "Cost of each level",
         f"{_EFFECT_CAPTION.format('tables 20 to 23')} Drops have intervals; all else is the plain mean over the models.",
         ("model", "level"),
     ),
-    standings.MOST_HARMFUL: (
+    MOST_HARMFUL: (
         "Most harmful settings",
         "Mean drop in percentage points, the largest over all models first (VLM-RobustBench, figure 2, tables 12 and 15 to 17).",
         ("setting", "level"),
@@ -197,7 +200,7 @@ _OF_MODELS = {
         "Plain mean of the models' own RCE in percent, the largest over all models first (VLM-RobustBench, table 5).",
         ("setting", "level"),
     ),
-    standings.CATEGORY_DROPS: (
+    CATEGORY_DROPS: (
         "Questions by how much they suffer",
         "Mean drop in percentage points by category of questions, the largest on average first (VLM-RobustBench, A.2).",
         ("category",),
@@ -212,7 +215,7 @@ _OF_MODELS = {
         "Models in several prompt modes: accuracy, mean drop, shares of tiers; paired differences (VLM-RobustBench, A.4, A.5).",
         ("models",),
     ),
-    standings.CHAIN_LENGTHS: (
+    CHAIN_LENGTHS: (
         "Length of chains of thought and outcome",
         "Words of thinking, by whether a wrong answer is fixed and a right one kept (The Perceptual Observatory, figure 7).",
         ("models", "outcome"),
@@ -254,7 +257,7 @@ def board_tables(board: Board, *, small: bool = False) -> list[Table]:
 def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
     title, caption, names = _OF_MODELS[name]
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
-    shown = _is_shown([(row.part,) for row in rows]) if name == standings.MOST_HARMFUL else [True] * len(rows)
+    shown = _is_shown([(row.part,) for row in rows]) if name == MOST_HARMFUL else [True] * len(rows)
     lines = [
         (*((row.part, row.of) if row.of else (row.part,)), *(_estimate(row, column) for column in columns), row.note)
         for row, kept in zip(rows, shown, strict=True)
@@ -285,7 +288,7 @@ def _estimate(row: ModelAnalysis, column: str) -> str:
     if math.isnan(known.value):
         return "undefined"
     plain = row.name in _PLAIN or column in ("r_squared", "flip_ratio")
-    counted = row.name == standings.CHAIN_LENGTHS
+    counted = row.name == CHAIN_LENGTHS
     value, low, high = (end if plain or counted else 100 * end for end in (known.value, known.low, known.high))
     digits = 3 if plain else 0 if counted else 1
     ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"

@@ -18,15 +18,13 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
-from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.evaluation.judge.reads import floors, score_table
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
 from pytest_vlmrobust.evaluation.run.results import CellResult, positions
 from pytest_vlmrobust.metrics.scores import five_numbers
 from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
-from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .boards import Part, RankingOptions, contest_estimates
 from .standings import (
@@ -171,13 +169,7 @@ def _effects(part: Part, settings: Sequence[str], options: RankingOptions, pools
 
 def _costs(part: Part, setting: str, place: int) -> dict[str, Estimate]:
     """Returns what a setting costs one model, over the samples that count for all models."""
-    kept = np.flatnonzero(part.table.complete_samples(setting))
-    table = ScoreTable(
-        part.table.clean[place, kept],
-        {setting: part.table.by_setting[setting][place, kept]},
-        None if part.no_image is None else part.no_image[place, kept],
-        groups=None if part.table.groups is None else [part.table.groups[row] for row in kept.tolist()],
-    )
+    table = part.table.score_table(place, setting, part.no_image)
     costs = {name: metrics.estimate(name, table, setting, None) for name in metrics.EFFECTS}
     costs = {name: cost if cost.valid else replace(cost, value=math.nan) for name, cost in costs.items()}
     return {**costs, "clean_accuracy": Estimate(float(table.clean.mean()), table.samples)}
@@ -331,13 +323,8 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
             index = Estimate(math.nan, 0, reason=str(error))
         else:
             result = CellResult.of(cell, samples, stored.answers, views=stored.views, places=None, notes={})
-            table = ScoreTable(
-                np.array(clean),
-                patches_by_setting={str(cell.setting): result.values[:, None]},
-                groups=groups_of(samples),
-                chances=chances(samples),
-                **floors(samples),
-            )
+            patches = {str(cell.setting): result.values[:, None]}
+            table = score_table(samples, np.array(clean), patches_by_setting=patches, **floors(samples))
             index = metrics.estimate("pcri", table, setting=str(cell.setting))
             if not index.valid:
                 index = Estimate(math.nan, index.n, reason=index.reason)

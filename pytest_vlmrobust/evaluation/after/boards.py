@@ -134,7 +134,7 @@ def _board_data(part: Part, options: RankingOptions) -> _BoardData:
 
 
 def _clean_accuracy(table: SideBySide, model: int, options: RankingOptions) -> Estimate:
-    return metrics.estimate(CLEAN_ACCURACY, table.clean_table(model), confidence=options.confidence)
+    return metrics.estimate(CLEAN_ACCURACY, table.score_table(model), confidence=options.confidence)
 
 
 def _no_error_ratio(part: Part, settings: Sequence[str], options: RankingOptions) -> str:

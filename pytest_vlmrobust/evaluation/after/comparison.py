@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.metrics.table import ScoreTable
 
-from .paired import RunModel, paired_table
+from .paired import RunModel, notes_without_pictures, paired_table
 
 CONFIDENCE = 0.90
 
@@ -126,7 +126,7 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             letters and the other one by text.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
-    then, now = Baseline.open(before, common=common), Baseline.open(after, called=str(after))
+    then, now = Baseline.open(before, common=common, called=str(before)), Baseline.open(after, called=str(after))
     try:
         pairs = _models(then, now, model)
         ours = [cell for cell in now.evidence.cells() if cell.model in pairs]
@@ -160,7 +160,7 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             stopped_early=StoppedEarly(tuple(map(str, early)), *(sum(each) for each in zip(*counts, strict=True))),
             confidence=confidence,
             notes=(
-                *_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
+                *notes_without_pictures((then, now), {change.dataset for change in cells}),
                 *(note for name in sorted({change.dataset for change in cells}) for note in then.left_out(name, now)),
             ),
         )
@@ -182,17 +182,6 @@ def _with_model(model: str, cell: Cell) -> Cell:
 
 def _unmatched_names(cells: Iterable[Cell], matched: Iterable[Cell]) -> tuple[str, ...]:
     return tuple(map(str, sorted({*cells} - {*matched})))
-
-
-def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
-    """Returns a sentence for each run that has no image digests."""
-    lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
-    return tuple(
-        f"{name} does not say which images of {', '.join(affected)} it showed (only a clean cell records them): whether "
-        "they are the same was not compared"
-        for name, affected in lacking.items()
-        if affected
-    )
 
 
 def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:

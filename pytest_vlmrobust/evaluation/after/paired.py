@@ -84,12 +84,7 @@ def differing_conditions(runs: Sequence[Baseline], datasets: Iterable[str]) -> l
     """Returns a sentence for each condition in which runs differ, or may differ."""
     if len(runs) < 2:
         return []
-    lacking = {run.called: sorted({*datasets}.intersection(run.without_pictures)) for run in runs}
-    notes = [
-        f"{where} does not say which images of {', '.join(names)} it showed: they were not compared"
-        for where, names in lacking.items()
-        if names
-    ]
+    notes = notes_without_pictures(runs, datasets)
     manifests = {run.called: manifest(run) for run in runs}
     for what, values in {
         "seeds of perturbations": {where: manifest.get("settings", {}).get("vlm_seed") for where, manifest in manifests.items()},
@@ -100,6 +95,17 @@ def differing_conditions(runs: Sequence[Baseline], datasets: Iterable[str]) -> l
             each = ", ".join(f"{value} in {where}" for where, value in known.items())
             notes.append(f"the runs have different {what} ({each}): perturbed images may differ")
     return notes
+
+
+def notes_without_pictures(runs: Iterable[Baseline], datasets: Iterable[str]) -> list[str]:
+    """Returns a sentence for each run that has no image digests."""
+    lacking = {run.called: sorted({*datasets}.intersection(run.without_pictures)) for run in runs}
+    return [
+        f"{where} does not say which images of {', '.join(names)} it showed (only a clean cell records them): whether they are "
+        "the same was not compared"
+        for where, names in lacking.items()
+        if names
+    ]
 
 
 def manifest(run: Baseline) -> Mapping[str, Any]:

@@ -33,9 +33,8 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets.sampling import BY_ROW
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.reads import floors, groups_of
+from pytest_vlmrobust.evaluation.judge.reads import floors, score_table
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
-from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.metrics.severity import BINARY, spatial_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
@@ -234,13 +233,12 @@ class _Scores:
             if setting not in BASELINES and not _is_patches(setting) and (suite is None or str(setting) in suite)
         }
         patches = {str(setting): scores[:, None] for setting, scores in known.items() if _is_patches(setting)}
-        return ScoreTable(
+        return score_table(
+            self.samples,
             known[CLEAN],
-            single,
-            known.get(NO_IMAGE),
+            by_setting=single,
+            no_image=known.get(NO_IMAGE),
             patches_by_setting=patches or None,
-            groups=groups_of(self.samples),
-            chances=chances(self.samples),
             **floors(self.samples),
         )
 

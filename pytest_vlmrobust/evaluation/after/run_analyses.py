@@ -20,9 +20,9 @@ from pytest_vlmrobust.evaluation.run.chains import CHAIN_BINS
 from pytest_vlmrobust.metrics.scores import FIVE_NUMBERS
 from pytest_vlmrobust.metrics.severity import ALL
 
-TIERS, CATEGORY_DROPS, LINEAR_TREND, PATCH_CHANGE = "tiers", "category_drops", "linear_trend", "patch_change"
-GROUP_GAPS, CHAIN_LENGTHS = "group_gaps", "chain_lengths"
-EFFECTS, MOST_HARMFUL = "effects", "most_harmful"
+from .standings import CATEGORY_DROPS, CHAIN_LENGTHS, EFFECTS, MOST_HARMFUL, TIERS
+
+LINEAR_TREND, PATCH_CHANGE, GROUP_GAPS = "linear_trend", "patch_change", "group_gaps"
 ATTRIBUTES, POSITION_GAPS = "attributes", "position_gaps"
 EARLY = "stopped early"
 _EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}

@@ -75,7 +75,7 @@ def test_a_clean_answer_that_failed_counts_under_no_setting() -> None:
     clean[2, 3] = math.nan
     found = SideBySide(clean, scores.by_setting, GROUPS)
     assert [int((~found.complete_samples(name)).sum()) for name in ("", *SETTINGS)] == [1] * 5
-    assert len(found.clean_table(0).clean) == 119
+    assert len(found.score_table(0).clean) == 119
 
 
 def test_intervals_with_failures_are_those_of_what_is_left() -> None:

@@ -247,7 +247,9 @@ def test_other_samples_are_refused(tmp_path: Path) -> None:
 def test_other_pictures_are_refused_and_unknown_ones_are_said(tmp_path: Path) -> None:
     runs = [run(tmp_path / name, {name: scripted(0.5)}) for name in ("a", "b")]
     assert rank([("", path) for path in runs]).left_out == tuple(
-        f"{path} does not say which images of data it showed: they were not compared" for path in runs
+        f"{path} does not say which images of data it showed (only a clean cell records them): whether they are the same was not "
+        "compared"
+        for path in runs
     )
     for path in runs:
         with Evidence.open(path) as evidence:
