@@ -48,35 +48,17 @@ def corruption(
 ) -> Callable[[F], F]:
     """Registers the decorated function as a perturbation and returns it unchanged.
 
-    A function with severity is given ``low``, ``mid`` and ``high``, its keyword arguments by level; a binary one gets none::
+    A function with severity is given ``low``, ``mid`` and ``high``, its keyword arguments by level, or ``levels`` with names of
+    their own; a binary one gets none::
 
         @corruption(family="noise", low={"sigma": 4}, mid={"sigma": 9}, high={"sigma": 20}, stochastic=True)
         def grain(image, rng, *, sigma): ...
 
-    Args:
-        family: how reports group it; the built-in ones are blur, noise, weather, digital, geometric, tone, occlusion,
-            resolution, overlay and binary.
-        low: keyword arguments at the mildest level.
-        mid: keyword arguments at the middle level.
-        high: keyword arguments at the strongest level.
-        levels: instead of low, mid and high: keyword arguments by level, for levels with names of their own.
-        numbered: further levels that are whole numbers.
-        name: the name in settings; by default the function's.
-        category: a longer heading for reports; by default the paper's word for the family, or the family, capitalised.
-        on: ``question`` for a function that changes a whole ``Sample`` instead of an image, see
-            :mod:`~pytest_vlmrobust.perturbations.questions`.
-        stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument. The levels of one draw get the
-            same generator: draw first what they share, so that a higher level is a lower one made stronger.
-        draws_as: the name whose draws it shares, so that several perturbations differ in nothing else; by default its own.
-        changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
-            ``text_18`` stands for letters up to 18 pixels, and ``text`` for those of any height.
-        keeps_size: whether height and width stay as they are.
-        views: for a perturbation that returns several images, (V, H, W, 3): how many, from its keyword arguments.
-        note: says, from height, width and the keyword arguments, what cannot be done to such an image.
-        depends_on: says, from the keyword arguments, what else decides the pixels: digests of the files that the function reads.
-        source: paper, table or page that defines it.
-        version: raise it whenever the pixels change for the same input and seed.
-        replace: whether to take the place of an own perturbation of that name, as when a notebook cell is run again.
+    The other arguments are facts of :class:`Corruption`. By default ``name`` is the function's, and ``category`` the paper's word
+    for the family. ``changes`` holds for all levels or is given by level; ``text_18`` stands for letters up to 18 pixels, and
+    ``text`` for those of any height. All levels of one draw get the same generator: draw first what they share, so that a higher
+    level is a lower one made stronger. ``replace`` takes the place of an own perturbation of that name, as when a notebook cell
+    is run again.
     """
     severities = {"low": low, "mid": mid, "high": high}
 
