@@ -38,7 +38,6 @@ class Evaluation:
     selection: Selection = field(default_factory=Selection)
     written: dict[Path, str] = field(default_factory=dict)
     """The SHA-256 of each file that the run wrote for good."""
-
     workers_files: set[tuple[str, int, int]] = field(default_factory=set)
     """The store and the evidence that workers of xdist had open: path, and what tells the file from another in its place."""
 
@@ -50,9 +49,13 @@ class Evaluation:
             self.inputs.directories.check()
         self.inputs.refuse_partial_baseline()
         _ = self.inputs.policies, self.inputs.reference, self.inputs.grids, self.inputs.baseline
-        for ref in self.inputs.models.values():
-            self.hold_backend(ref)
-        self.check_budget()
+        for name, ref in self.inputs.models.items():
+            backend = self.hold_backend(ref)
+            if self.inputs.settings.vlm_budget_tokens and not backend.traits.counts_tokens:
+                raise UsageError(
+                    f"--vlm-budget-tokens: the backend {ref.backend!r} of model {name!r} does not say how many tokens its "
+                    "answers take. Leave the option out, or limit the run by --vlm-budget-seconds"
+                )
         if self.inputs.settings.vlm_sample:
             sampling.count_of(self.inputs.settings.vlm_sample, 1)
         self.inputs.data.check()
@@ -187,17 +190,6 @@ class Evaluation:
         from pytest_vlmrobust.backends.contract import Guard
 
         return Guard(lambda: self.open_backend(ref), ref.name, self.inputs.settings.vlm_timeout)
-
-    def check_budget(self) -> None:
-        """Refuses to limit tokens that nobody counts."""
-        if not self.inputs.settings.vlm_budget_tokens:
-            return
-        for name, ref in self.inputs.models.items():
-            if not self.hold_backend(ref).traits.counts_tokens:
-                raise UsageError(
-                    f"--vlm-budget-tokens: the backend {ref.backend!r} of model {name!r} does not say how many tokens its "
-                    "answers take. Leave the option out, or limit the run by --vlm-budget-seconds"
-                )
 
     @property
     def spending(self) -> list[Spending]:

@@ -73,7 +73,7 @@ def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> 
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
-        record = measured or _unmeasured_record(item, report, ours)
+        record = measured or failed_record(about_of(item), _reason(report, ours), item.nodeid)
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
         run = item.config.stash[RUN]
@@ -103,19 +103,14 @@ def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseE
         crash.message = crash.message.partition("\n")[0]
 
 
-def _unmeasured_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> Record:
-    reason = _last_line(report) if ours else _crash_of(report) or _last_line(report)
-    return failed_record(about_of(item), reason, item.nodeid)
-
-
-def _crash_of(report: pytest.TestReport) -> str:
-    """Returns which exception of somebody else's code ended a test, and where; the last line of its traceback has no message."""
+def _reason(report: pytest.TestReport, ours: bool) -> str:
+    """Returns why a test measured nothing: our message, or which exception of other code ended it and where."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is None:
-        return ""
+    if ours or crash is None:
+        return _last_line(report)
     where, _, kind = _last_line(report).rpartition(": ")
     message = on_one_line(str(crash.message), _LONGEST)
-    return f"{message} ({where})" if where and message.startswith(kind) else message
+    return (f"{message} ({where})" if where and message.startswith(kind) else message) or _last_line(report)
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:

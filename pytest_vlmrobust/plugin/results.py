@@ -177,21 +177,22 @@ class Results:
         """What the policies ask of the run as a whole."""
         from pytest_vlmrobust.evaluation.judge.requirements import Requirements
 
-        inputs, evaluation = self.inputs, self.evaluation
+        inputs, selection = self.inputs, self.evaluation.selection
+        datasets = [name for name in dict.fromkeys(record.dataset for record in self.records) if name]
         return Requirements(
             inputs.policies,
             inputs.models,
             self.records,
-            planned=evaluation.selection.planned,
-            selected=evaluation.selection.selected,
-            narrowed=evaluation.selection.narrowed,
+            planned=selection.planned,
+            selected=selection.selected,
+            narrowed=selection.narrowed,
             today=inputs.clock.today,
             has_baseline=bool(inputs.settings.vlm_baseline),
             behind=inputs.clock.behind,
             without_pictures=inputs.baseline.without_pictures if inputs.baseline else (),
             compared={name: inputs.baseline.model(name) for name in inputs.models} if inputs.baseline else {},
-            samples_asked=lambda: self._samples_asked,
-            categories=lambda: inputs.data.strata(self._measured_datasets),
+            samples_asked=lambda: inputs.data.samples_asked(datasets, inputs.settings.vlm_sample),
+            categories=lambda: inputs.data.strata(datasets),
         )
 
     def facts(self) -> RunFacts:
@@ -397,12 +398,3 @@ class Results:
     def _spending_by_model(self) -> dict[str, object]:
         spending = self._concluded.spending if self._concluded else self.evaluation.spending
         return {spent.model: to_plain(spent) for spent in spending}
-
-    @property
-    def _measured_datasets(self) -> list[str]:
-        return [name for name in dict.fromkeys(record.dataset for record in self.records) if name]
-
-    @cached_property
-    def _samples_asked(self) -> dict[str, tuple[int, int]]:
-        """For each dataset that ``--vlm-sample`` reduced: the number of samples asked, and the total."""
-        return self.inputs.data.samples_asked(self._measured_datasets, self.inputs.settings.vlm_sample)

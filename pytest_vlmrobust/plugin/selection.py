@@ -34,10 +34,6 @@ class _Collected:
     empty: set[str] = field(default_factory=set)
     """Test functions without data in this run, such as those about identities if only questions were named."""
 
-    def holds_nothing_for(self, item: pytest.Item) -> bool:
-        """Whether the test function has no data in this run."""
-        return item.nodeid.partition("[")[0] in self.empty
-
 
 _COLLECTED: pytest.StashKey[_Collected] = pytest.StashKey()
 
@@ -97,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection = run.evaluation.selection
     if any(map(is_gated, items)):
         _plan_left_out(run, collected)
-    items[:] = [item for item in items if not (collected.holds_nothing_for(item) or _is_repeated(item))]
+    items[:] = [item for item in items if item.nodeid.partition("[")[0] not in collected.empty and not _is_repeated(item)]
     if selection.plan and selection.refusal is None:
         try:
             tests = [selected_test(item) for item in items if is_gated(item)]

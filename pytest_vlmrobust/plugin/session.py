@@ -59,7 +59,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
             )
         _open_closed_streams()
         options = early_config.known_args_namespace
-        if not _is_worker(early_config) and not any(getattr(options, name, False) for name in SHOWING):
+        is_worker = (
+            hasattr(early_config, "workerinput") or "PYTEST_XDIST_WORKER" in os.environ
+        )  # only later xdist says so for sure
+        if not is_worker and not any(getattr(options, name, False) for name in SHOWING):
             early_config.stash[_END_WITH] = _guard_exit(lambda text: _say_at_once(early_config, text))  # before any conftest
             _claim_report(early_config, lambda name: getattr(options, name) or early_config.getini(name))
     result = yield
@@ -73,11 +76,6 @@ def _refuse_misspelt(parser: pytest.Parser, args: list[str]) -> None:
     for option in (word.partition("=")[0] for word in unknown if word.startswith("--vlm")):
         names = [f"--{name.replace('_', '-')}" for name in vars(known) if name.startswith("vlm")]
         raise pytest.UsageError(f"{option}: there is no such option.{did_you_mean(option, names)} pytest --help lists all")
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    """Whether xdist started this process, or may have: only later it says so for sure."""
-    return hasattr(config, "workerinput") or "PYTEST_XDIST_WORKER" in os.environ
 
 
 def _files_allowed() -> float:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.record import Measure
 
 from .budgets import BUDGET_KEYS, BUILT_IN, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
-from .rules import ALPHA, Bound, JudgedBy, MetricKey, Mode, Purpose, Rule, Scope, Tier, Waiver
+from .rules import ALPHA, JudgedBy, MetricKey, Mode, Purpose, Rule, Scope, Tier, Waiver
 
 BUDGET_CELLS, BUDGET_DATASETS = "budgets of cells", "budgets of datasets"
 """How many cells, and how many datasets, of a run share the risk of a budget: keys of ``Policy.shared_by``."""
@@ -75,11 +75,8 @@ class Replacement:
         """Returns what the coverage of a later file changes, ``after`` being what holds with it and ``before`` what held."""
         replacements = []
         for key in _keys_said_again(before.sources, after.sources):
-            (old, new), tighter = (
-                (_coverage_in_words(coverage, key) for coverage in (before, after)),
-                _asks_as_much(after, before, key),
-            )
-            change = _becomes(old, new, tighter=tighter, looser=_asks_as_much(before, after, key))
+            tighter, looser = _asks_as_much(after, before, key), _asks_as_much(before, after, key)
+            change = _becomes(_coverage_in_words(before, key), _coverage_in_words(after, key), tighter=tighter, looser=looser)
             replacements.append(cls(f"coverage {key} {_origin(before.sources, key)}", after.sources[key], change, tighter))
         return replacements
 
@@ -249,7 +246,7 @@ def _rule_content(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "metric": rule.metric,
-        "bound": _bound_content(rule.bound),
+        "bound": [end if math.isfinite(end) else None for end in (rule.bound.low, rule.bound.high)],
         "where": _scope_content(rule.where),
         "unless": None if rule.unless is None else _scope_content(rule.unless),
         "treatment": asdict(rule.treatment),
@@ -266,10 +263,6 @@ def _waiver_content(waiver: Waiver) -> dict[str, Any]:
         "owner": waiver.owner,
         "ticket": waiver.ticket,
     }
-
-
-def _bound_content(bound: Bound) -> list[float | None]:
-    return [end if math.isfinite(end) else None for end in (bound.low, bound.high)]
 
 
 def _scope_content(scope: Scope) -> dict[str, list[str]]:

@@ -189,7 +189,8 @@ class PolicyUse:
 
     def _unmet(self, rule: Rule, near: Iterable[MetricKey], categories: Sequence[str]) -> UnmetRule:
         where, coverage = rule.where, self.policy.coverage
-        names = {part.name: sorted({_field_name(test, part.name) for test in near} - {""}) for part in fields(where)}
+        names = {part.name: sorted({getattr(test, part.name) for test in near} - {""}) for part in fields(where)}
+        names["level"] = sorted({test.level or NO_LEVEL for test in near})
         names["category"] = [*categories]
         lacking = [
             _lacking(part, getattr(where, part), known)
@@ -267,11 +268,6 @@ def _together(rule: Rule, near: Iterable[MetricKey]) -> str:
     return "its unless leaves out every test that its where admits"
 
 
-def _field_name(test: MetricKey, field: str) -> str:
-    name: str = getattr(test, field)
-    return name or (NO_LEVEL if field == "level" else "")
-
-
 def _name_list(names: Iterable[str]) -> str:
     return first_few(names, _MOST) or "none"
 
@@ -321,7 +317,12 @@ class Requirements:
             found += [lack.shortfall for lack in self._coverage[name] if not lack.allowed]
             found += [f"{use}, and GO requires that every waiver can apply" for use in self._unmatched_waivers(name)[0]]
             found += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
-        found += [_undeclared(ref) for ref in self.models.values() if ref.backend == _SERVED and not ref.revision]
+        found += [
+            f"{ref.name} is on a server, where nobody can see which weights answer, and GO requires a declared revision: name "
+            f"these weights and this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
+            for ref in self.models.values()
+            if ref.backend == _SERVED and not ref.revision
+        ]
         found += [unmet.shortfall for unmet, _ in self._unmet if not unmet.allowed]
         found += self._idle_summaries
         found += [lack.shortfall for lack in self._not_shown_to_look if not lack.allowed]
@@ -345,7 +346,13 @@ class Requirements:
     @property
     def warnings(self) -> list[str]:
         """Warnings about the policies and the models, which do not affect the decision."""
-        found = [*_stopped_early(self.records), *_few_letters(self.records), *self._pictures_not_compared()]
+        found = [*_stopped_early(self.records), *_few_letters(self.records)]
+        datasets = {record.dataset for record in self.records}
+        if unknown := ", ".join(name for name in self.without_pictures if name in datasets):
+            found.append(
+                f"the baseline does not say which images of {unknown} it showed (only a clean cell records them): whether they "
+                "are the same was not compared. Run the earlier model again with clean tests to record them"
+            )
         found += [
             f"the baseline has no model of this name: {name} is compared with {earlier}, the only model there"
             for name, earlier in self.compared.items()
@@ -354,12 +361,21 @@ class Requirements:
         found += filter(None, [self.behind])
         found += loophole_warnings(self.policies.values(), self.today)
         found += [note for record in self.records for note in record.notes if ON_COMMON in note]
-        found += [_ran_code(ref) for ref in self.models.values() if ref.remote_code]
+        found += [
+            f"{ref.name} runs Python code that comes with its checkpoint (remote_code: true in the models file): that code could "
+            "do whatever this process may, change what is measured included"
+            for ref in self.models.values()
+            if ref.remote_code
+        ]
         unmet = {unmet.rule.source for unmet, _ in self._unmet}
         worth_saying = {WaiverState.EXPIRED, WaiverState.EXCEEDED, *([WaiverState.UNNEEDED] if self._is_over else [])}
         for name, policy in self.policies.items():
             use, relative = self._uses[name], self._relative_rules(policy)
-            found += _smoke_test(name, policy)
+            if policy.judges_values and policy.coverage.tests is Extent.PARTIAL:
+                found.append(
+                    f"the policy of {name} is a smoke test: it judges values, not intervals, and allows GO even when only some "
+                    "tests ran. For a release, use another one, such as default"
+                )
             found += [str(waiver) for waiver in use.waivers if waiver.state in worth_saying]
             if others := self._unmatched_waivers(name)[1]:
                 every = quantity(len(policy.waivers), "waiver")
@@ -416,13 +432,14 @@ class Requirements:
     @cached_property
     def _coverage(self) -> dict[str, list[Condition]]:
         """What the run did not measure, by the model whose policy asks for it."""
+        samples, suites = self.samples_asked(), suites_of(self.records)
         return {
             name: policy.coverage.conditions(
                 planned=self.planned,
                 selected=self.selected,
                 narrowed=self.narrowed,
-                samples=self.samples_asked(),
-                suites=suites_of(self.records),
+                samples=samples,
+                suites=suites,
             )
             for name, policy in self.policies.items()
         }
@@ -505,16 +522,6 @@ class Requirements:
         """Returns the rules that need an earlier run, if none was named."""
         return [] if self.has_baseline else [rule for rule in policy.rules if is_relative(rule)]
 
-    def _pictures_not_compared(self) -> list[str]:
-        """Returns a warning if the earlier run does not say which images it showed."""
-        asked = {record.dataset for record in self.records}
-        names = [name for name in self.without_pictures if name in asked]
-        if not names:
-            return []
-        unknown = f"the baseline does not say which images of {', '.join(names)} it showed (only a clean cell records them)"
-        advice = "Run the earlier model again with clean tests to record them"
-        return [f"{unknown}: whether they are the same was not compared. {advice}"]
-
     def _unmatched_waivers(self, name: str) -> tuple[list[WaiverUse], list[WaiverUse]]:
         """Returns the waivers that met no test of a whole run: those that can meet none, and those that others may need."""
         suites = self.policies[name].coverage.suites
@@ -564,35 +571,11 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
     if not partial:
         return []
     asked, every = sum(record.n_requested for record in partial), sum(record.n_samples for record in partial)
-    return [
-        (
-            f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
-            "verdicts hold at the declared risk; their values come from fewer questions, have no interval and are not a "
-            "baseline"
-        )
-    ]
-
-
-def _smoke_test(name: str, policy: Policy) -> list[str]:
-    """Returns a warning about a policy that requires less than a release does."""
-    if not policy.judges_values or policy.coverage.tests is Extent.WHOLE:
-        return []
-    weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and allows GO even when only some tests ran"
-    return [f"{weak}. For a release, use another one, such as default"]
-
-
-def _ran_code(ref: ModelRef) -> str:
-    return (
-        f"{ref.name} runs Python code that comes with its checkpoint (remote_code: true in the models file): that code could do "
-        "whatever this process may, change what is measured included"
+    sentence = (
+        f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
+        "verdicts hold at the declared risk; their values come from fewer questions, have no interval and are not a baseline"
     )
-
-
-def _undeclared(ref: ModelRef) -> str:
-    return (
-        f"{ref.name} is on a server, where nobody can see which weights answer, and GO requires a declared revision: name these "
-        f"weights and this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
-    )
+    return [sentence]
 
 
 def _without_baseline(rule: Rule) -> str:
