@@ -31,12 +31,13 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, LONGEST_TEXT, METHOD
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .qwen_images import FAST, PREPROCESSING
-
 AUTO, START = "auto", 16
 """The batch size that is chosen by timing, and its first value."""
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
+FAST, LIBRARY = "fast", "library"
+PREPROCESSING = (FAST, LIBRARY)
+"""Values of ``--vlm-preprocessing``."""
 
 DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d+)?)\Z")
 

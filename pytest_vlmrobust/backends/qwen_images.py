@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .contract import FAST, LIBRARY
+
 if TYPE_CHECKING:
     import torch
 
-FAST, LIBRARY = "fast", "library"
-PREPROCESSING = (FAST, LIBRARY)
-"""Values of ``--vlm-preprocessing``."""
 _SHARED_BY_THE_FAMILY = "Qwen2VLImageProcessorPil"
 """The image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and others; classes that resize differently have another name."""
 _PROBES = ((31, 45), (112, 140))

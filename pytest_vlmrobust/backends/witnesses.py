@@ -7,10 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.prediction import LOGIT_BIAS, STRUCTURED_CHOICE, Prediction, Request
 from pytest_vlmrobust.core.words import without_halves
@@ -28,6 +25,10 @@ from .chat import (
 )
 from .generation import LetterTokens, bare
 from .replicas import Failure, persistently
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 OFFERED = ("A", "B", "C", "D")
 LETTERS_QUESTION = (
@@ -60,6 +61,8 @@ _STRONGEST = 100.0
 
 def picture() -> NDArray[np.uint8]:
     """Returns the image of the questions, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
+    import numpy as np
+
     image = np.empty((_SIDE, _SIDE, 3), np.uint8)
     half = _SIDE // 2
     image[:half, :half], image[:half, half:] = (200, 30, 30), (40, 160, 60)
