@@ -100,8 +100,8 @@ def read_as(answer: Answer) -> str:
 
 
 def with_option(answer: str, sample: Sample) -> str:
-    """Returns a letter with the text of its option; any other answer as it is."""
-    return f"{answer} {sample.options[answer]}" if answer in sample.options else answer
+    """Returns letters, several between bars, each with the text of its option; any other answer as it is."""
+    return " | ".join(f"{one} {sample.options[one]}" if one in sample.options else one for one in answer.split(" | "))
 
 
 def confidence(answer: Answer) -> float | None:
@@ -129,7 +129,7 @@ def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
     return {
         "who": who,
         "seen": seen,
-        "columns": [_column(name, answer) for name, answer in columns],
+        "columns": [_column(name, answer, seen.sample if name != CLEAN_NAME or is_clean else None) for name, answer in columns],
         "letters": [
             (letter, seen.sample.options.get(letter, ""), [_bar(answer, letter) for _, answer in columns]) for letter in letters
         ]
@@ -143,11 +143,19 @@ def _view_name(number: int, views: int) -> str:
     return f"patch {number // side + 1},{number % side + 1}" if side * side == views else f"view {number + 1}"
 
 
-def _column(name: str, answer: Answer) -> dict[str, Any]:
+def _column(name: str, answer: Answer, sample: Sample | None) -> dict[str, Any]:
+    """Returns what one answer shows; ``sample`` as it was asked, where that is known."""
     score = answer.score
     state = ("right" if score.value >= RIGHT else "wrong") if score.state == "scored" else score.state
     details = {key: str(value) for key, value in answer.prediction.details.items()}
-    return {"name": name, "answer": answer, "mark": STATE_MARKS.get(state, STATE_MARKS["error"]), "details": details}
+    read = with_option(score.answer, sample) if sample and score.answer else score.answer
+    return {
+        "name": name,
+        "answer": answer,
+        "read": read,
+        "mark": STATE_MARKS.get(state, STATE_MARKS["error"]),
+        "details": details,
+    }
 
 
 def _bar(answer: Answer, letter: str) -> dict[str, Any]:

@@ -15,7 +15,9 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
 from pytest_vlmrobust.core.record import Example, Picture
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.reporting.viewer.address import Asked
+from pytest_vlmrobust.reporting.viewer.contents import target_of, with_option
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 from tests.unit.reporting.viewer.conftest import EVIL, Served
 from tests.unit.store.browsed import answer, put, record, run
@@ -391,3 +393,9 @@ def test_two_directories_of_one_name_are_told_apart(serve: Callable[..., Served]
     page = serve(one, other).get("/answers?differs=yes")[2]
     assert "m in same~2" in text(page)
     assert "2 answers" in text(page)
+
+
+def test_every_letter_of_a_target_is_shown_with_its_option() -> None:
+    sample = Sample("s", (), "?", ("A", "B"), "choice", {"A": "red", "B": "blue"})
+    assert with_option(target_of(sample), sample) == "A red | B blue"
+    assert with_option("C", sample) == "C"
