@@ -25,6 +25,7 @@ from .text import (
     answer_tag,
     boxed_content,
     final_words,
+    first_outcome,
     fold_case,
     is_refusal,
     last_box,
@@ -85,12 +86,7 @@ def _read(reply: str, options: Options, within: int) -> Extraction:
     shown = plain_text(reply)
     if not shown:
         return Extraction(None, "empty")
-    for rule, outcome in _outcomes(reply, shown, options, within):
-        if isinstance(outcome, Stop):
-            return Extraction(None, outcome.value)
-        if outcome is not None:
-            return Extraction(outcome, rule)
-    return Extraction(None, Stop.NONE.value)
+    return first_outcome(_outcomes(reply, shown, options, within))
 
 
 def _outcomes(reply: str, shown: str, options: Options, within: int) -> Iterator[tuple[str, Outcome]]:

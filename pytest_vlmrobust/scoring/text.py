@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
@@ -51,15 +51,19 @@ Ladder = Mapping[str, Callable[[T], Outcome]]
 """Rules by name, the most certain first. The docstring of a rule says what it reads."""
 
 
-def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
-    """Returns the result of the first rule that applies."""
-    for name, rule in ladder.items():
-        outcome = rule(reading)
+def first_outcome(outcomes: Iterable[tuple[str, Outcome]]) -> Extraction:
+    """Returns the first outcome of a rule that applies; no rule after it is asked."""
+    for rule, outcome in outcomes:
         if isinstance(outcome, Stop):
             return Extraction(None, outcome.value)
         if outcome is not None:
-            return Extraction(outcome, name)
+            return Extraction(outcome, rule)
     return Extraction(None, Stop.NONE.value)
+
+
+def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
+    """Returns the result of the first rule that applies."""
+    return first_outcome((name, rule(reading)) for name, rule in ladder.items())
 
 
 def only_answer(answers: set[str]) -> Outcome:

@@ -21,6 +21,7 @@ from .text import (
     answer_tag,
     boxed_content,
     final_words,
+    first_outcome,
     is_refusal,
     plain_text,
     shortened,
@@ -97,12 +98,7 @@ def _read(reply: str, question: str, within: int) -> Extraction:
         if rest.answer:
             return rest
     text = _IDIOM.sub(" ", asserted(text) if "?" in text else text).strip(" ,")
-    for rule, outcome in _outcomes(reply, text, question, within):
-        if isinstance(outcome, Stop):
-            return Extraction(None, outcome.value)
-        if outcome is not None:
-            return Extraction(outcome, rule)
-    return Extraction(None, Stop.NONE.value)
+    return first_outcome(_outcomes(reply, text, question, within))
 
 
 def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tuple[str, Outcome]]:
