@@ -32,7 +32,6 @@ from .accuracy import (
     visual_gain,
 )
 from .baseline import ChangedSamples, baseline_drop, baseline_flip_rate, changed_samples, drop_increase, mean_baseline_drop
-from .boxes import Overlap, intersection_over_union, mean_overlap, prompt_leakage_iou
 from .completeness import applicable
 from .confidence import (
     area_under_risk_coverage,
@@ -89,7 +88,7 @@ from .observatory import (
     signed_group_gap,
     transfer_retention,
 )
-from .options import answer_agreement, letter_pull
+from .options import answer_agreement, letter_pull, wording_range
 from .patches import (
     RCI_BANDS,
     Correlation,
@@ -103,7 +102,18 @@ from .patches import (
     rci_correlation,
     relative_index_change,
 )
-from .pointing import GridError, coverage, fixation, fixation_rate, grid_distance, grid_error
+from .pointing import (
+    GridError,
+    Overlap,
+    coverage,
+    fixation,
+    fixation_rate,
+    grid_distance,
+    grid_error,
+    intersection_over_union,
+    mean_overlap,
+    prompt_leakage_iou,
+)
 from .record import Circumstances, Coverage, Metric
 from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
 from .resolution import (
@@ -148,7 +158,6 @@ from .splits import (
 from .statistics.paired import paired_drop_interval
 from .statistics.proportions import exact_interval
 from .table import Needs, ScoreTable
-from .wording import wording_range
 
 __all__ = [
     "EFFECTS",

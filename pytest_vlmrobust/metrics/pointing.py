@@ -1,21 +1,23 @@
-"""Grid pointing game: models that always point to the same cell, and the distance of wrong answers.
+"""Grid pointing and localisation: where a model points without looking, how far it misses, and how boxes overlap.
 
-Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
+Source: The Perceptual Observatory (arXiv 2512.15949), sections 3.2 and 3.3 and its published evaluation code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core import boxes
+from pytest_vlmrobust.core.boxes import LEFT_EYE, RIGHT_EYE
+from pytest_vlmrobust.core.estimate import ROUNDING, Estimate
 
 from .accuracy import Bounds
-from .scores import as_scores, clusters_of
+from .scores import Scores, as_scores, clusters_of, mean, require_equal_lengths
 from .statistics.clusters import Clusters, one_sided
 from .statistics.paired import mean_interval
 from .statistics.proportions import proportion_interval
@@ -163,3 +165,188 @@ def _off(answer: Cell | None, target: Cell) -> float:
 
 def _estimate(value: float, n: int, at: Callable[[float], Bounds], confidence: float, reason: str = "") -> Estimate:
     return Estimate(value, n, *at(confidence), confidence, reason=reason, at=at)
+
+
+# Overlap of predicted and true boxes, and missing boxes
+
+
+Box = Sequence[float]
+"""``(x1, y1, x2, y2)``."""
+
+
+def intersection_over_union(box: Box, other: Box) -> float:
+    """Overlap of two boxes: the area they share, as a share of the area they cover together.
+
+    Args:
+        box: ``(x1, y1, x2, y2)`` with x1 <= x2 and y1 <= y2, in continuous coordinates (no "+1" for pixels).
+        other: the same, in the same coordinate system.
+
+    Returns a fraction in [0, 1]; NaN if both boxes are empty (undefined) or a coordinate is NaN.
+
+    >>> intersection_over_union((0, 0, 2, 2), (1, 0, 3, 2))
+    0.3333333333333333
+    """
+    return boxes.overlap(_box(box, "box"), _box(other, "other"))
+
+
+class Overlap(NamedTuple):
+    """How well the boxes of N attributes were found."""
+
+    mean_iou: float
+    """Mean intersection over union with 0 for each attribute without a box: the value for gates."""
+    coverage: float
+    """Share of the attributes for which a box was given."""
+    mean_iou_of_found: float
+    """The mean over attributes with a box, as the published code has it for faces: it rewards giving no box."""
+
+
+def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overlap:
+    """Averages the overlap of predicted with true boxes; an attribute that was not found counts 0.
+
+    Args:
+        predicted: a box for each of N attributes, None where the model gave none. A box with corners in the wrong order has no
+            area: it counts as given, with an overlap of 0.
+        truth: the N true boxes, in the same coordinate system.
+
+    Returns three fractions in [0, 1]; NaN without attributes, and ``mean_iou_of_found`` without any box.
+
+    Source: The Perceptual Observatory section 3.3 (mIoU); the zeros are ours.
+
+    >>> mean_overlap([(0, 0, 2, 2), None], [(0, 0, 2, 2), (4, 4, 6, 6)])
+    Overlap(mean_iou=0.5, coverage=0.5, mean_iou_of_found=1.0)
+    """
+    if len(predicted) != len(truth):
+        raise ValueError(f"{len(predicted)} predicted and {len(truth)} true boxes: expected one, or None, for each true box")
+    pairs = [(box, true) for box, true in zip(predicted, truth, strict=True) if box is not None]
+    overlaps = np.array([boxes.overlap(_predicted_box(box), _box(true, "other")) for box, true in pairs])
+    padded = np.concatenate([overlaps, np.zeros(len(truth) - len(pairs))])
+    return Overlap(mean(padded), len(pairs) / len(truth) if truth else math.nan, mean(overlaps))
+
+
+def _predicted_box(predicted: Box) -> boxes.Box:
+    """Returns a predicted box. Its corners may be in the wrong order: it then has no area."""
+    values = np.asarray(predicted, dtype=np.float64)
+    inside_out = values.shape == (4,) and np.isfinite(values).all() and (values[:2] > values[2:]).any()
+    return _four(values) if inside_out else _box(predicted, "box")
+
+
+def _box(corners: Box, name: str) -> boxes.Box:
+    values = np.asarray(corners, dtype=np.float64)
+    if values.shape != (4,):
+        raise ValueError(f"{name}: found shape {values.shape}, expected four numbers (x1, y1, x2, y2)")
+    if np.isinf(values).any() or (values[:2] > values[2:]).any():
+        raise ValueError(f"{name} is {values.tolist()}: expected finite (x1, y1, x2, y2) with x1 <= x2 and y1 <= y2")
+    return _four(values)
+
+
+def _four(values: Scores) -> boxes.Box:
+    x1, y1, x2, y2 = values.tolist()
+    return x1, y1, x2, y2
+
+
+# Prompt leakage: how well the boxes in the prompt predict the requested boxes
+# The place of the nose roughly predicts the place and size of the mouth. A fixed rule can use this without looking at the
+# image. Least squares on the other samples, each left out in turn, measure how good such a rule can be.
+
+
+_RIDGE = 1.0
+"""Penalty on slopes of standardised coordinates: it hardly matters for fifty samples, and for five leaves little but a mean."""
+
+_Array = NDArray[np.float64]
+
+
+def prompt_leakage_iou(
+    told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], groups: Sequence[str] | None = None
+) -> Scores:
+    """Mean overlap of the requested boxes with the best linear prediction from the boxes in the prompt.
+
+    Each coordinate of an asked box is a constant plus a linear function of all told ones, by ridge regression on the samples of
+    all other groups. With few samples it shrinks to the mean box, either at a fixed place or moving with the top left corner of
+    the told boxes: the rule with the larger mean overlap counts. Predictions are cut to the image; two
+    eyes are swapped where that overlaps more.
+
+    Args:
+        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN where a sample's prompt lacks it.
+            A point is a box without extent.
+        asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN where not requested.
+        groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
+
+    Returns an array of shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
+
+    >>> shifts = [[0.0], [0.1], [0.2], [0.3]]
+    >>> corners, boxes = np.tile([0.1, 0.2, 0.1, 0.2], (4, 1)), np.tile([0.1, 0.2, 0.4, 0.6], (4, 1))
+    >>> prompt_leakage_iou({"corner": corners + shifts}, {"word": boxes + shifts}).round(6).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    given, truth = _box_arrays(told, "told"), _box_arrays(asked, "asked")
+    require_equal_lengths({name: len(boxes) for name, boxes in {**given, **truth}.items()})
+    samples = len(next(iter(truth.values()), ()))
+    clusters = clusters_of(groups, samples)
+    coordinates, corner = _coordinates(list(given.values()), samples)
+    still, moving = (
+        _overlaps({name: _predict_boxes(coordinates, true, start, clusters) for name, true in truth.items()}, truth)
+        for start in (np.zeros_like(corner), corner)
+    )
+    return still if float(np.nansum(still)) >= float(np.nansum(moving)) else moving
+
+
+def _box_arrays(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
+    arrays = {name: np.asarray(value, dtype=np.float64) for name, value in sorted(boxes.items())}
+    for name, array in arrays.items():
+        if array.ndim != 2 or array.shape[1] != 4:
+            raise ValueError(f"{noun} boxes of {name!r}: found shape {array.shape}, expected (N, 4): (x1, y1, x2, y2) of each")
+    return arrays
+
+
+def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
+    """Returns standardised places, extents and a constant, shape (N, F), and the top left corner of all boxes, twice, (N, 4)."""
+    if not told or not samples:
+        return np.ones((samples, 1)), np.zeros((samples, 4))
+    boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in told], axis=1)
+    corner = np.tile(boxes[:, :, :2].min(axis=1), 2)
+    boxes[:, :, 2:] -= boxes[:, :, :2]
+    values = boxes.reshape(samples, -1)
+    values = values[:, values.std(axis=0) > ROUNDING]
+    return np.c_[(values - values.mean(axis=0)) / values.std(axis=0), np.ones(samples)], corner
+
+
+def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
+    """Returns boxes, shape (N, 4), NaN if not requested: ``start`` plus the prediction of other clusters, cut to the image."""
+    predicted = np.full(truth.shape, np.nan)
+    rows = np.flatnonzero(~np.isnan(truth).any(axis=1))
+    among = clusters.within(rows)
+    if among.count < 2:
+        predicted[rows] = 0.0
+        return predicted
+    inputs, wanted = coordinates[rows], (truth - start)[rows]
+    squares, moments = among.sums(inputs[:, :, None] * inputs[:, None, :]), among.sums(inputs[:, :, None] * wanted[:, None, :])
+    penalty = np.diag([*[_RIDGE] * (inputs.shape[1] - 1), 0.0])
+    slopes = np.linalg.solve(squares.sum(axis=0) - squares + penalty, moments.sum(axis=0) - moments)
+    sample_slopes = (
+        slopes if among.independent else slopes[among.codes]
+    )  # sums over clusters of one are in the order of the samples
+    predicted[rows] = np.clip(start[rows] + np.einsum("nf,nfk->nk", inputs, sample_slopes), 0.0, 1.0)
+    return predicted
+
+
+def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Scores:
+    """Returns the mean overlap over the requested boxes of each sample, shape (N,)."""
+    each = {name: _pair_overlaps(foretold[name], true) for name, true in truth.items()}
+    if {LEFT_EYE, RIGHT_EYE} <= set(each):
+        turned = _pair_overlaps(foretold[RIGHT_EYE], truth[LEFT_EYE]), _pair_overlaps(foretold[LEFT_EYE], truth[RIGHT_EYE])
+        better = turned[0] + turned[1] > each[LEFT_EYE] + each[RIGHT_EYE]
+        each |= {name: np.where(better, other, each[name]) for name, other in zip((LEFT_EYE, RIGHT_EYE), turned, strict=True)}
+    by_attribute = np.array(list(each.values()))
+    count = (~np.isnan(by_attribute)).sum(axis=0)
+    means: Scores = np.divide(np.nansum(by_attribute, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return means
+
+
+def _pair_overlaps(boxes: _Array, others: _Array) -> Scores:
+    """Returns ``core.boxes.overlap`` of each pair of rows, shape (N,); ``others`` have an area, or are NaN."""
+    sides = np.maximum(np.minimum(boxes[:, 2:], others[:, 2:]) - np.maximum(boxes[:, :2], others[:, :2]), 0.0)
+    shared = sides.prod(axis=1)
+    covered = sum((corners[:, 2:] - corners[:, :2]).prod(axis=1) for corners in (boxes, others)) - shared
+    inside_out = (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
+    overlap: Scores = np.where(inside_out, 0.0, np.minimum(shared / covered, 1.0))
+    return overlap
