@@ -2,8 +2,8 @@
 
     python docs/contact_sheets.py
 
-The photograph is the one of the tests (CC0), the page is white with text of four sizes, and the drawing is the first picture of
-the embedded `shapes`. For a picture of your own there is `vlmrobust show`, whose sheets have parameters and measures too.
+The photograph is the one of the tests (CC0), the page is white with text of four sizes, and the drawing is the first image of
+the embedded `shapes`. For an image of your own there is `vlmrobust show`, whose sheets have parameters and measures too.
 """  # noqa: INP001 - a script, not a package
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def drawing() -> Image.Image:
 PICTURES = {"photograph": photograph, "page": page, "drawing": drawing}
 
 
-def sheet(picture: Image.Image, rows: Sequence[Sequence[str]], tile: tuple[int, int] = TILE) -> Image.Image:
-    """Returns the sheet of one picture: rows of settings, each reduced to a tile, with its name below."""
+def sheet(image: Image.Image, rows: Sequence[Sequence[str]], tile: tuple[int, int] = TILE) -> Image.Image:
+    """Returns the sheet of one image: rows of settings, each reduced to a tile, with its name below."""
     width, height = tile
     columns = max(map(len, rows))
     canvas = Image.new("RGB", (columns * (width + GAP), len(rows) * (height + CAPTION + GAP)), "white")
-    pen, font, pixels = ImageDraw.Draw(canvas), ImageFont.load_default(9), np.asarray(picture)
+    pen, font, pixels = ImageDraw.Draw(canvas), ImageFont.load_default(9), np.asarray(image)
     for row, settings in enumerate(rows):
         for column, setting in enumerate(settings):
             changed = Image.fromarray(pixels if setting == "clean" else perturbations.get(setting)(pixels, seed=SEED))

@@ -1,4 +1,4 @@
-r"""Takes the pictures that the docs show: of a report and of the viewer, wide and narrow, light and dark, and of a terminal.
+r"""Takes the images that the docs show: of a report and of the viewer, wide and narrow, light and dark, and of a terminal.
 
     pytest --vlm=tiny --vlm-thresholds=default --vlm-report=out suites/test_corruptions.py suites/test_patches.py
     python docs/screenshots.py out/report.html
@@ -7,7 +7,7 @@ r"""Takes the pictures that the docs show: of a report and of the viewer, wide a
     python docs/screenshots.py --terminal terminal-go -- pytest suites   # in the directory of the tutorial
 
     pytest --vlm=tiny --vlm=scripted:oracle/weak_family --vlm-mode=full --vlm-sample=24 \
-        --vlm-store=seen suites/test_corruptions.py suites/test_patches.py -k "blur or weather or patches"
+        --vlm-store=seen suites/test_corruptions.py suites/test_patches.py -k "blur or patches"
     python docs/screenshots.py --view seen
 
 They need `pip install playwright pyte` and a Chromium that is installed already; nothing is downloaded.
@@ -44,14 +44,14 @@ _STYLE = "margin:0;padding:12px;background:#1d1f21;color:#d8d8d8;font:14px/1.25 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One picture: what it is called, how large the window is, and which part of the page it shows."""
+    """One image: what it is called, how large the window is, and which part of the page it shows."""
 
     name: str
     width: int
     height: int
     scheme: Literal["light", "dark"]
     part: str = ""
-    """A CSS selector of what stands at the top of the picture; empty for the top of the page."""
+    """A CSS selector of what stands at the top of the image; empty for the top of the page."""
     pressed: str = ""
     """A CSS selector of what is clicked first."""
     path: str = ""
@@ -76,13 +76,13 @@ VIEWED = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Takes all pictures of one report, or of one store in the viewer."""
+    """Takes all images of one report, or of one store in the viewer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, nargs="?", help="a report.html")
     parser.add_argument("--view", type=Path, metavar="STORE", help="a store whose newest run the viewer shows")
-    parser.add_argument("--only", choices=[shot.name for shot in (*SHOTS, *VIEWED)], help="take this picture alone")
+    parser.add_argument("--only", choices=[shot.name for shot in (*SHOTS, *VIEWED)], help="take this image alone")
     parser.add_argument("--called", default="", help="what to call it")
-    parser.add_argument("--terminal", metavar="NAME", help="picture of a terminal in which the command after -- has ended")
+    parser.add_argument("--terminal", metavar="NAME", help="image of a terminal in which the command after -- has ended")
     parser.add_argument("--out", type=Path, default=IMAGES, help="where to (default: %(default)s)")
     parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, NAMES)), ""), help="the browser's program")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -131,7 +131,7 @@ def _viewer(store: Path) -> Iterator[str]:
 
 
 def _terminal(browser: Any, command: Sequence[str]) -> bytes:
-    """Returns a picture of a terminal in which a command has ended."""
+    """Returns an image of a terminal in which a command has ended."""
     page = browser.new_page(device_scale_factor=1)
     page.set_content(f'<pre style="{_STYLE}">{_screen(command)}</pre>')
     taken = page.locator("pre").screenshot()
@@ -193,7 +193,7 @@ def _small(taken: bytes) -> bytes:
     stream = io.BytesIO()
     Image.open(io.BytesIO(taken)).convert("RGB").quantize(255).save(stream, "PNG", optimize=True)
     if len(stream.getvalue()) > _LARGEST:
-        raise SystemExit(f"a picture has {len(stream.getvalue())} bytes, more than {_LARGEST}")
+        raise SystemExit(f"an image has {len(stream.getvalue())} bytes, more than {_LARGEST}")
     return stream.getvalue()
 
 
