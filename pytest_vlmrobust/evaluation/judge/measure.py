@@ -152,29 +152,25 @@ class Measurement:
 
 def why_not_asked(reads: Reads, sources: Sources) -> str:
     """Returns why a test is not asked about: its task asks nothing or is not shown to be done, or there is nothing to compare."""
-    planned = reads.planned
-    if lacking := sources.data.lacking(planned.dataset):
-        return lacking
+    planned, members = reads.planned, [reads.planned.model]
+    if not reads.by_need:
+        return sources.data.lacking(planned.dataset)
     if isinstance(planned, FamilyMetric):
-        family = sources.families[planned.family]
-        _refuse_unlike_models(sources, family.members, planned.dataset)
-        refusals = [sources.why_task_not_shown(name, planned.dataset) for name in family.members]
-        largest = f"no model of the family is shown to do the task, not even {family.largest}: {refusals[-1]}"
-        return largest if all(refusals) else ""
-    if isinstance(planned, SweepMetric):
-        return "" if set(reads.settings) <= {*BASELINES} else why_sweep_not_asked(planned, sources)
-    return "" if planned.setting in BASELINES else sources.why_task_not_shown(planned.model, planned.dataset)
-
-
-def why_sweep_not_asked(sweep: SweepMetric, sources: Sources) -> str:
-    """Returns why the settings of a summary metric are not asked about."""
-    why = sources.why_task_not_shown(sweep.model, sweep.dataset)
-    return why or why_no_categories(metrics.get(sweep.metric).needs, sources.everything.samples(sweep.dataset))
+        members = [*sources.families[planned.family].members]
+        _refuse_unlike_models(sources, members, planned.dataset)
+    elif planned.setting in BASELINES if isinstance(planned, Cell) else not reads.of_settings:
+        return ""
+    refusals = [sources.why_task_not_shown(name, planned.dataset) for name in members]
+    if isinstance(planned, FamilyMetric) and all(refusals):
+        return f"no model of the family is shown to do the task, not even {members[-1]}: {refusals[-1]}"
+    if isinstance(planned, SweepMetric) and not refusals[0]:
+        return why_no_categories(metrics.get(planned.metric).needs, sources.everything.samples(planned.dataset))
+    return refusals[0] if all(refusals) else ""
 
 
 def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
     """Returns the measurement of a test that is not asked about: estimates that are not valid, for that reason."""
-    planned, answers, lacking = reads.planned, sources.answers, sources.data.lacking(reads.planned.dataset)
+    planned, answers, lacking = reads.planned, sources.answers, not reads.by_need
     if isinstance(planned, Cell):
         asked = DatasetFacts.of(answers, planned.dataset, sources.task(planned.dataset))
         tests = metric_keys(planned, asked, baseline=sources.baseline is not None)

@@ -70,9 +70,9 @@ from .audits import (
 from .cell_quantities import UNPARSED_INCREASE
 from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
-from .measure import Measurement, Sources, measure, summary, why_sweep_not_asked
+from .measure import Measurement, Sources, measure, summary
 from .measurements import metric_keys, quantity
-from .reads import Reads, floors, reads_baselines_only, references, score_table, unseen_names
+from .reads import Reads, floors, references, score_table, unseen_names
 from .record import is_broken, judge_estimates
 from .strata import rows_of
 
@@ -130,16 +130,14 @@ class Stopping:
         can end before: tests of unchanged images, and of families.
         """
         about = reads.planned
-        if policy.mode is not Mode.ADAPTIVE or sources.baseline is not None or sources.data.lacking(about.dataset):
+        if policy.mode is not Mode.ADAPTIVE or sources.baseline is not None:
             return None
         size = len(sources.answers.samples(about.dataset))
         if isinstance(about, FamilyMetric) or size <= FIRST:
             return None
-        if about.setting in BASELINES if isinstance(about, Cell) else reads_baselines_only(about):
+        if about.setting in BASELINES if isinstance(about, Cell) else not reads.of_settings:
             return None
-        if isinstance(about, SweepMetric) and (
-            why_sweep_not_asked(about, sources) or _lacks_reference(about, {about.metric}, sources)
-        ):
+        if isinstance(about, SweepMetric) and _lacks_reference(about, {about.metric}, sources):
             return None
         return cls(reads, sources, policy, today, size)
 
