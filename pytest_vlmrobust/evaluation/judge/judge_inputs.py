@@ -97,8 +97,24 @@ class JudgeInputs:
             "models": {name: asdict(ref) for name, ref in self.models.items()},
             "tasks": dict(self.tasks),
             "lacking": dict(self.lacking),
-            "policies": {name: _policy_entry(policy) for name, policy in self.policies.items()},
-            "tests": [_test_entry(test) for test in self.tests],
+            "policies": {
+                name: {
+                    "sha256": policy.sha256,
+                    "mode": policy.mode,
+                    "files": [{"name": file.name, "sha256": file.sha256} for file in policy.files],
+                    "shared_by": dict(policy.shared_by),
+                }
+                for name, policy in self.policies.items()
+            },
+            "tests": [
+                {
+                    "nodeid": test.nodeid,
+                    "test": next(kind for kind, noun in _KINDS.items() if isinstance(test.about, noun)),
+                    "about": {field.name: str(getattr(test.about, field.name)) for field in fields(test.about)},
+                    "settings": list(map(str, test.settings)),
+                }
+                for test in self.tests
+            ],
         }
         kept = [
             (file.name, file.sha256, text)
@@ -151,11 +167,6 @@ def changed_policies(run: Path) -> list[str]:
     return changes
 
 
-def _policy_entry(policy: Policy) -> dict[str, Any]:
-    files = [{"name": file.name, "sha256": file.sha256} for file in policy.files]
-    return {"sha256": policy.sha256, "mode": policy.mode, "files": files, "shared_by": dict(policy.shared_by)}
-
-
 def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
     names = [file["name"] for file in entry["files"]]
     paths = [folder / policy_file_name(file["name"], file["sha256"]) for file in entry["files"]]
@@ -165,12 +176,6 @@ def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
         raise StoreError(f"{error.filename}: cannot read a policy of the run: {error.strerror}") from error
     policy = parse_policy(names, contents, known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
     return replace(policy, shared_by=entry["shared_by"], mode=Mode(entry.get("mode", Mode.FULL)))
-
-
-def _test_entry(test: StoredTest) -> dict[str, Any]:
-    about = {field.name: str(getattr(test.about, field.name)) for field in fields(test.about)}
-    kind = next(kind for kind, noun in _KINDS.items() if isinstance(test.about, noun))
-    return {"nodeid": test.nodeid, "test": kind, "about": about, "settings": list(map(str, test.settings))}
 
 
 def _tests(entries: Iterable[Mapping[str, Any]]) -> tuple[StoredTest, ...]:

@@ -246,6 +246,7 @@ def measure(reads: Reads, sources: Sources) -> Measurement:
 
 def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measurement:
     cell, answers, baseline = result.cell, sources.answers, sources.baseline
+    model = answers.models[cell.model]
     tried = [answers.result(each) for each in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
     asked = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
     test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
@@ -267,7 +268,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
             "n": result.n_requested - result.count("error"),
             "seconds": result.seconds,
             "categories": mean_by_category(result),
-            "chains": {} if answers.models[cell.model].prompt_mode == DIRECT else chains_by_outcome(result),
+            "chains": {} if model.prompt_mode == DIRECT else chains_by_outcome(result),
             "worst": _newly_wrong(scores),
             "positions": positions(result),
             "received": received(result) if LADDER_FAMILY in family_and_level(cell.setting)[0].split("+") else "",
@@ -277,8 +278,8 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
                 *savings(result),
                 *said_of_letters(result),
                 *map(attempts_note, tried),
-                *_task_notes(result, sources),
-                *_guess_notes(cell, named, answers),
+                *(observatory.notes(cell.model, model.box_convention, result) if asked.task else ()),
+                *(said_of_guesses([scores.under(NO_IMAGE)]) if cell.setting == NO_IMAGE or reads_blind(named) else ()),
                 *(baseline.left_out(cell.dataset, answers) if baseline and baseline.has_cell(cell) else ()),
             ),
             "examples": examples(scores.clean, result, answers.album),
@@ -490,19 +491,6 @@ def _canaries(scores: CellScores, sources: Sources) -> list[Measure]:
     return [gain, *canaries.warnings_beside(scores.result, scores.clean)]
 
 
-def _task_notes(result: CellResult, sources: Sources) -> tuple[str, ...]:
-    model = result.cell.model
-    is_task = sources.task(result.cell.dataset)
-    return observatory.notes(model, sources.answers.models[model].box_convention, result) if is_task else ()
-
-
-def _guess_notes(cell: Cell, named: Sequence[str], answers: Answers) -> tuple[str, ...]:
-    """Returns how many answers without images count as guesses, if a measure of the cell compares with them."""
-    if cell.setting != NO_IMAGE and not reads_blind(named):
-        return ()
-    return said_of_guesses([answers.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
-
-
 def attempts_note(result: CellResult) -> str:
     """Returns a note on how many samples are right in some attempts and wrong in others."""
     count = len(result.samples)
@@ -520,8 +508,6 @@ def attempts_note(result: CellResult) -> str:
 
 def _newly_wrong(scores: CellScores) -> tuple[str, ...]:
     """Returns some samples that score less than on clean images."""
-    if scores.cell.setting == CLEAN:
-        return ()
     before, after = scores.clean.values, scores.result.values
     lost = [sample.id for sample, was, now in zip(scores.samples, before, after, strict=True) if now < was]
     return tuple(lost[:_WORST])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from pytest_vlmrobust.core.cell import Cell, Planned, Setting
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import RunData
@@ -103,9 +103,7 @@ class PlannedTests:
     def _judged_by_model(self, asked: Callable[[str], DatasetFacts]) -> dict[str, list[MetricKey]]:
         by_model: dict[str, list[MetricKey]] = {}
         for planned in self.selection.plan:
-            by_model.setdefault(planned.model, []).extend(self._judged_by(planned, asked(planned.dataset)))
+            attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
+            keys = metric_keys(planned, asked(planned.dataset), baseline=self.compares, attempts=attempts)
+            by_model.setdefault(planned.model, []).extend(keys)
         return by_model
-
-    def _judged_by(self, planned: Planned, asked: DatasetFacts) -> list[MetricKey]:
-        attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
-        return metric_keys(planned, asked, baseline=self.compares, attempts=attempts)

@@ -419,7 +419,9 @@ class Engine:
         try:
             with self._leases.during(batch):
                 prepared = [one.prepared for one in batch.values() if one.prepared]
-                answers = self._infer(prepared)
+                if self._backend is None:
+                    raise ValueError("no model is asked")
+                answers = self._backend.infer_prepared(prepared)
                 found = dict(zip(batch, answers, strict=True))
             self._ledger.add(self._model, answers)
             self._count(found, started)  # before they are stored: whoever finds them there counts them
@@ -438,11 +440,6 @@ class Engine:
             if unstored:
                 self._store.release(unstored, self._owner)
         return found
-
-    def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        if self._backend is None:
-            raise ValueError("no model is asked")
-        return self._backend.infer_prepared(prepared)
 
     def _count(self, keys: Iterable[str], started: float) -> None:
         """Notes that the model gave these answers, each at its share of the time since others were stored."""

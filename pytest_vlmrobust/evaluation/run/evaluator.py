@@ -196,7 +196,11 @@ class Evaluator:
             raise self._failed[dataset]
         if dataset not in self._samples:
             try:
-                self._samples[dataset] = self._chosen(dataset)
+                samples = tuple(sampling.chosen(self.dataset(dataset), self.options.sample))
+                if not samples:
+                    raise DatasetError(f"dataset {dataset!r} has no samples: there is nothing to measure")
+                check_scoring(dataset, self.corpus_metric(dataset), samples)
+                self._samples[dataset] = samples
             except VlmRobustError as error:
                 self._failed[dataset] = error
                 raise
@@ -211,13 +215,6 @@ class Evaluator:
                 return found
             self._pictures[dataset] = found
         return self._pictures[dataset]
-
-    def _chosen(self, dataset: str) -> tuple[Sample, ...]:
-        samples = tuple(sampling.chosen(self.dataset(dataset), self.options.sample))
-        if not samples:
-            raise DatasetError(f"dataset {dataset!r} has no samples: there is nothing to measure")
-        check_scoring(dataset, self.corpus_metric(dataset), samples)
-        return samples
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell; what is not in the store yet is inferred and stored.
