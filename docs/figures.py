@@ -3,7 +3,7 @@
     python docs/figures.py                  # this checkout
     python docs/figures.py --pages          # words, long sentences and large table cells of each page of the documentation
     python docs/figures.py --root OTHER     # another one, such as a worktree of an earlier commit
-    python docs/figures.py --walk           # also runs one test of the gate and counts the files and functions that it enters
+    python docs/figures.py --walk           # also runs two tests of the gate and counts the files and functions that they enter
 
 Lines of code are lines with a token that is neither a comment nor a docstring. A circle is a set of modules that import each
 other, directly or not; imports within functions and those for type checkers count. ``--walk`` needs pytest and what the package
@@ -31,7 +31,8 @@ LONGEST_SENTENCE, LARGEST_CELL = 30, 25
 """Words that a sentence, and a cell of a table, of the documentation may have."""
 SHORT = 30
 """A file with fewer lines of code is counted as short."""
-CELL = "suites/test_corruptions.py::test_cell[constant-shapes-gaussian_noise:mid]"
+CELLS = [f"suites/test_corruptions.py::test_cell[constant-shapes-gaussian_noise:{level}]" for level in ("low", "mid")]
+"""Two tests that are alike: the first one also opens the data, the model and the store of the run."""
 _NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -46,14 +47,16 @@ WALK = """
 import json, sys
 import pytest
 
-entered = set()
+entered = []
 
 def notice(frame, event, _):
     if event == "call" and "pytest_vlmrobust" in frame.f_code.co_filename:
-        entered.add((frame.f_code.co_filename, f"{frame.f_code.co_name}:{frame.f_code.co_firstlineno}"))
+        if frame.f_code.co_name[0] != "<" or frame.f_code.co_name == "<lambda>":  # comprehensions: no functions in Python 3.12
+            entered[-1].add((frame.f_code.co_filename, f"{frame.f_code.co_name}:{frame.f_code.co_firstlineno}"))
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
+    entered.append(set())
     sys.setprofile(notice)
     try:
         return (yield)
@@ -62,7 +65,7 @@ def pytest_runtest_setup(item):
 
 def pytest_unconfigure(config):
     with open(OUT, "w") as file:
-        json.dump(sorted(entered), file)
+        json.dump(list(map(sorted, entered)), file)
 """
 """A plugin of pytest that writes down which functions the set-up of tests enters."""
 
@@ -104,7 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help="a checkout (default: this one)")
     parser.add_argument("--pages", action="store_true", help="measure the pages of the documentation instead")
-    parser.add_argument("--walk", action="store_true", help="also run one test and count the files that it enters")
+    parser.add_argument("--walk", action="store_true", help="also run two tests and count the files that they enter")
     options = parser.parse_args()
     root: Path = options.root.resolve()
     if options.pages:
@@ -304,7 +307,7 @@ def count_words(text: str) -> int:
 
 
 def walk(root: Path) -> str:
-    """Returns how many files and functions the set-up of one test enters: a cell that a scripted model answers, always with A."""
+    """Returns how many files and functions the set-up of a test enters: a cell that a scripted model answers, always with A."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "entered.json"
         (Path(folder) / "walk_plugin.py").write_text(WALK.replace("OUT", repr(str(out))), encoding="utf-8")
@@ -312,14 +315,18 @@ def walk(root: Path) -> str:
         model.write_text("rules:\n  - {text: '(?i)yes or no', answer: 'Yes'}\n  - {letter: A}\n", encoding="utf-8")
         words = [f"--vlm=scripted:{model}", "--vlm-dataset=shapes", "--vlm-sample=20", f"--vlm-store={folder}/store"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), folder])}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "walk_plugin", "-p", "no:cacheprovider", *words, CELL]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "walk_plugin", "-p", "no:cacheprovider", *words, *CELLS]
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
         if not out.exists() or done.returncode not in {0, 1, 10}:  # another code is no verdict
             return f"the test could not be run:\n{done.stdout}{done.stderr}"
-        entered = {(file, name) for file, name in json.loads(out.read_text(encoding="utf-8")) if f"/{PACKAGE}/" in file}
-    files = Counter(Path(file).relative_to(root / PACKAGE).as_posix() for file, _ in entered)
+        first, further = (
+            [(file, name) for file, name in test if f"/{PACKAGE}/" in file]
+            for test in json.loads(out.read_text(encoding="utf-8"))
+        )
+    files = Counter(Path(file).relative_to(root / PACKAGE).as_posix() for file, _ in further)
     listed = ", ".join(f"{file} {count}" for file, count in files.most_common())
-    return f"\nset-up of {CELL}: {len(files)} files, {len(entered)} functions\n{listed}"
+    of_first = f"the first test of a run: {len({file for file, _ in first})} files, {len(first)} functions"
+    return f"\nset-up of {of_first}\nset-up of a further test: {len(files)} files, {len(further)} functions\n{listed}"
 
 
 if __name__ == "__main__":
