@@ -84,15 +84,23 @@ def _is_deep(value: Any) -> bool:
 
 def to_plain(value: Any) -> Any:
     """Returns a value as dictionaries, lists, texts, numbers and ``None``, without fields that no comparison looks at."""
+    if value is None or type(value) is str:  # first, for most values are
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare}
+    if names := _compared(type(value)):
+        return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {key: to_plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list | frozenset):
         return [to_plain(inner) for inner in (sorted(value) if isinstance(value, frozenset) else value)]
     return str(value) if isinstance(value, str | PurePath) else value
+
+
+@cache
+def _compared(kind: type) -> tuple[str, ...]:
+    """Returns the names of the fields of a dataclass that comparisons look at; none for other types."""
+    return tuple(field.name for field in dataclasses.fields(kind) if field.compare) if dataclasses.is_dataclass(kind) else ()
 
 
 def from_plain(data: object, kind: type[T]) -> T:

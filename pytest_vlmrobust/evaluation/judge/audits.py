@@ -284,11 +284,7 @@ def _limits_of(bounds: Sequence[Bound], limits: LimitsOf) -> tuple[list[list[Lim
 def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, graded: bool) -> list[Limit]:
     """Returns limits about a part of the samples, such as a category, as limits about all: the others need no answer.
 
-    Args:
-        members: whether each sample is in that part, shape (N,).
-        limits: gives limits about the part alone.
-        bound: of the metric, over the part.
-        graded: whether scores may lie between 0 and 1.
+    ``members`` says for each sample whether it is in that part; ``limits`` gives limits about the part alone.
     """
     found = []
     for limit in limits(bound, graded):

@@ -232,13 +232,8 @@ def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Me
 def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, *, excused: str = "") -> list[Measure]:
     """Judges the failed, unreadable and refused answers of a cell; a budget that it is not shown to break has no measure.
 
-    Answers about patches after a right one do not count: only the map of positions is computed from them.
-
-    Args:
-        policy: of the model.
-        results: the cell, and the attempts that it is compared with, about the same samples.
-        today: the day by which is judged.
-        excused: why the model is not shown to do its task, where that is so: unreadable answers are then part of not doing it.
+    ``results`` are the cell and the attempts that it is compared with. ``excused`` says why the model is not shown to do its
+    task: unreadable answers are then part of not doing it. Answers about patches after a right one do not count.
     """
     measures = failure_measures(policy.budgets, results)
     if measures and measures[0].metric != "error_rate":

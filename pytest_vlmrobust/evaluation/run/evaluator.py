@@ -219,10 +219,7 @@ class Evaluator:
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell; what is not in the store yet is inferred and stored.
 
-        Args:
-            cell: what is asked.
-            places: the samples that are asked about, by their places in the dataset; the result holds these alone, in this order.
-                ``None`` asks about all of them.
+        It holds the samples at these places of the dataset, in this order, or all.
         """
         if places is None and cell in self._results:
             return self._results[cell]

@@ -40,13 +40,8 @@ def expand_settings(
     """Returns the settings that ``names`` stand for: a setting, or a set of them.
 
     Sets are those of perturbations, such as ``robustbench``, and four that depend on the run: ``ladder``, ``preprocessing``,
-    ``patches`` and ``options``.
-
-    Args:
-        names: of sets and settings.
-        native_long_edge: the long edge in pixels that all images of the dataset share, for ``ladder`` and ``preprocessing``.
-        grids: patches on a side, for ``patches``.
-        most_options: how many options the largest choice set of the dataset has, for ``options``.
+    ``patches`` and ``options``. ``native_long_edge`` is the one that all images of the dataset share, in pixels; ``most_options``
+    how many options its largest choice set has.
     """
     found: dict[Setting, None] = {}
     for name in names:

@@ -42,10 +42,7 @@ def is_guess(setting: Setting, sample: Sample, score: Score) -> bool:
 def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
     """Returns what the scores of a cell count for in metrics: their values, and what :func:`floor` gives in place of a guess.
 
-    Args:
-        setting: of the cell.
-        samples: what was asked.
-        scores: of each sample those of all its views in a row; NaN where an inference failed, which is no guess.
+    ``scores`` have the views of each sample in a row, NaN where an inference failed, which is no guess.
     """
     if setting != NO_IMAGE:
         return [score.value for score in scores]
@@ -123,10 +120,7 @@ def counts_for_budgets(views: int, values: NDArray[np.float64], states: Sequence
 
     Of several views those up to each sample's first right one do, asked or not: stopping there changes nothing.
 
-    Args:
-        views: of each sample.
-        values: scores, shape (N,): of each sample those of all its views in a row.
-        states: of these scores.
+    ``values`` and ``states`` have the views of each sample in a row.
     """
     right = np.reshape(values, (-1, views)) == MAX_SCORE
     later = np.cumsum(right, axis=1) - right > 0
@@ -207,15 +201,8 @@ class CellResult:
     ) -> CellResult:
         """Returns the result of a cell.
 
-        Args:
-            cell: what was asked.
-            samples: about which it was asked.
-            answers: one for each view of each sample, ``NO_ANSWER`` for a view that was not asked about.
-            views: how many each sample has.
-            places: those of the samples in the dataset; ``None`` if they are all that it has.
-            notes: sample id to what the setting could not do to its images; those of further samples are left out.
-            n_inferred: answers that the model gave while the cell was evaluated.
-            seconds: how long that took.
+        There is one answer for each view of each sample, ``NO_ANSWER`` for a view that was not asked about; notes on further
+        samples are left out.
         """
         return cls(
             cell=cell,
