@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ _OF_FILES = (_HERE, _SERVE, _SCRIPTED, "vllm")
 """The backends that need 'path' or 'id'."""
 _NOT_WITH = {
     "adapter": ((_SERVED, _SCRIPTED), "an adapter is applied where weights are loaded"),
+    **dict.fromkeys(("path", "id"), ((_SERVED,), "it has 'url' and 'model'")),
     "system_prompt": ((_SCRIPTED,), "no model reads it"),
     "engine": ((_HERE, _SERVED, _SCRIPTED), "it has keys of its own, and no engine that takes more"),
 }
@@ -260,9 +261,7 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
 def read_models(path: Path) -> dict[str, ModelRef]:
     """Returns the models of a models file by name, in the order written.
 
-    Raises:
-        ModelError: the file is absent, is not YAML, or entries do not follow the schema; a line with
-            file and line for each mistake.
+    A ModelError names file and line of every mistake.
     """
     expected = "'models:' with one entry per model"
     document = read_document(path, what="models file (--vlm-models)", error=ModelError, expected=expected)
@@ -294,10 +293,10 @@ def _model(name: str, entry: Entry) -> ModelRef:
         _refuse_beside_serve(given, backend)
     elif backend == _SERVE:
         given["backend"].fail(f"needs an engine whose server it starts: write serve: vllm (or {', '.join([*PROGRAMS][1:])})")
-    _refuse_misplaced(given, backend)
+    read_all(ModelError, [partial(given[key].fail, problem) for key, problem in _misplaced(given, backend)])
     if "max_memory" in given and fields.get("device_map") not in SPREADS:
         given["max_memory"].fail(f"needs a device_map that spreads the weights: {', '.join(SPREADS)}")
-    location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields, backend)
+    location = _served(entry, fields) if backend == _SERVED else _location(entry, given, fields, backend)
     ref = ModelRef(name=name, backend=backend, location=location, **fields)
     try:
         generation_for(ref)
@@ -306,13 +305,17 @@ def _model(name: str, entry: Entry) -> ModelRef:
     return ref
 
 
-def _refuse_misplaced(given: Mapping[str, Entry], backend: str) -> None:
-    for key in _LOADED_HERE:
-        if key in given and backend != _HERE:
-            given[key].fail(f"is about checkpoints that load here: it goes with backend: {_HERE} alone")
-    for key, (others, why) in _NOT_WITH.items():
-        if key in given and backend in others:
-            given[key].fail(f"does not go with backend: {backend}: {why}")
+def _misplaced(keys: Iterable[str], backend: str) -> Iterator[tuple[str, str]]:
+    """Yields each key that does not go with a backend, and the problem."""
+    of_servers = {_SERVE: _OF_OTHERS_SERVERS, _SERVED: ()}.get(backend, _OF_SERVERS)
+    for key in keys:
+        others, why = _NOT_WITH.get(key, ((), ""))
+        if key in _LOADED_HERE and backend != _HERE:
+            yield key, f"is about checkpoints that load here: it goes with backend: {_HERE} alone"
+        elif backend in others:
+            yield key, f"does not go with backend: {backend}: {why}"
+        elif key in of_servers:
+            yield key, "is about servers: it goes with backend: openai alone"
 
 
 def _refuse_beside_serve(given: Mapping[str, Entry], backend: str) -> None:
@@ -327,10 +330,7 @@ def _refuse_beside_serve(given: Mapping[str, Entry], backend: str) -> None:
             value.fail("is set by the gate: it serves 'path' or 'id' at 'revision', on a free port of 127.0.0.1")
 
 
-def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:
-    for key in ("path", "id"):
-        if key in given:
-            given[key].fail("does not go with backend: openai. Expected 'url' and 'model'")
+def _served(entry: Entry, fields: dict[str, Any]) -> str:
     if "url" not in fields or "model" not in fields:
         entry.fail("lacks 'url' or 'model': backend: openai needs the base URL of a server, and the name of the model there")
     return Served(fields.pop("url"), fields.pop("model")).location
@@ -338,9 +338,6 @@ def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) ->
 
 def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any], backend: str) -> str:
     """Returns the path or hub id of a model; empty where a third-party backend needs neither."""
-    for name in _OF_OTHERS_SERVERS if "serve" in given else _OF_SERVERS:
-        if name in given:
-            given[name].fail("is about servers: it goes with backend: openai alone")
     path: Path | None = fields.pop("path", None)
     hub_id: str | None = fields.pop("id", None)
     given_both, given_none = path is not None and hub_id is not None, path is None and hub_id is None
