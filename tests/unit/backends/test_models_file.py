@@ -335,6 +335,7 @@ def test_all_mistakes_of_a_file_are_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "models.yaml"
     file.write_text(
         "models:\n  m: {pth: x, dtyp: auto}\n  n:\n    path: x\n    dtype: float23\n    policy: 3\n  o: {dtype: auto}\n"
+        "  p: {backend: scripted, path: x, adapter: y, url: 'http://h/v1'}\n"
     )
     with pytest.raises(ModelError) as error:
         read_models(file)
@@ -345,6 +346,8 @@ def test_all_mistakes_of_a_file_are_said_at_once(tmp_path: Path) -> None:
         "models.yaml:5: models.n.dtype ",
         "models.yaml:6: models.n.policy",
         "models.yaml:7: models.o has ne",
+        "models.yaml:8: models.p.adapte",
+        "models.yaml:8: models.p.url is",
     ]
 
 
