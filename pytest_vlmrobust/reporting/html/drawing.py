@@ -10,10 +10,11 @@ import math
 import textwrap
 import unicodedata
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import TypeAlias
 
 from markupsafe import Markup
 
@@ -81,118 +82,90 @@ class Flip:
 # Charts of rows: names to the left, values to the right.
 
 
-def ranking(bars: Sequence[Bar], *, axis: str, label: str, zero: bool = True) -> Markup:
-    """Draws bars below each other with their intervals, and a tick at each bound.
-
-    Args:
-        bars: the values with their intervals.
-        axis: what the axis is called.
-        label: what the drawing shows, for those who do not see it.
-        zero: whether bars begin at 0; otherwise a point stands at each value.
-    """
-
-    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
-        bar = bars[place]
-        if zero:
-            left, right = sorted((at(0), at(bar.value)))
-            _rect(chart, (left, y - 5.5, right - left, 11), f"f-{bar.role}")
-        _line(chart, (at(bar.low), y), (at(bar.high), y), "s-paper", 3.6)  # the interval has to stand out from its bar
-        _line(chart, (at(bar.low), y), (at(bar.high), y), "s-ink", 1.4)
-        if not zero:
-            _dot(chart, (at(bar.value), y), f"f-{bar.role}")
-        for value, role in (*((end, "bound") for end in bar.bounds), *_reference(bar)):
-            _line(chart, (at(value), y - 7.5), (at(value), y + 7.5), f"s-{role}", 2.2)
-
-    ends = [0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high, *bar.bounds, *(v for v, _ in _reference(bar))))]
-    legend = "people, in the paper" if any(bar.reference is not None for bar in bars) else ""
-    rows = [_Row(f"{bar.label} {bar.sign}".strip(), _told(bar), math.isfinite(bar.value)) for bar in bars]
-    return _draw_rows(rows, draw, _Scale.over(ends), axis=axis, label=label, legend=legend)
-
-
-def _reference(bar: Bar) -> list[tuple[float, str]]:
-    return [] if bar.reference is None else [(bar.reference, "people")]
-
-
-def dots(bars: Sequence[Bar], *, axis: str, label: str, whole: bool = False) -> Markup:
-    """Draws values below each other with their intervals, on an axis that holds these and no more.
-
-    Args:
-        bars: the values with their intervals.
-        axis: what the axis is called.
-        label: what the drawing shows, for those who do not see it.
-        whole: whether values are whole numbers between 1 and the count of bars.
-    """
-
-    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
-        bar = bars[place]
-        _line(chart, (at(bar.low), y), (at(bar.high), y), "s-line", 2.4)
-        _dot(chart, (at(bar.value), y), "f-ink")
-
-    scale = (
-        _Scale(0.5, len(bars) + 0.5, whole=True) if whole else _Scale.over([e for b in bars for e in (b.value, b.low, b.high)])
-    )
-    return _draw_rows(
-        [_Row(bar.label, _told(bar), math.isfinite(bar.value)) for bar in bars], draw, scale, axis=axis, label=label
-    )
-
-
-def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, label: str) -> Markup:
-    """Draws box plots below each other.
-
-    Args:
-        rows: a name and five numbers: lowest, lower quartile, median, upper quartile, highest.
-        axis: what the axis is called.
-        label: what the drawing shows, for those who do not see it.
-    """
-
-    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
-        lowest, lower, median, upper, highest = map(at, rows[place][1])
-        _line(chart, (lowest, y), (highest, y), "s-line", 1.2)
-        _rect(chart, (lower, y - 4.5, upper - lower, 9), "f-line")
-        _dot(chart, (median, y), "f-ink")
-
-    named = [
-        _Row(
-            name,
-            f"median {number(m)}, middle half {number(lower)} to {number(upper)}, all {number(a)} to {number(b)}",
-            all(map(math.isfinite, (a, lower, m, upper, b))),
-        )
-        for name, (a, lower, m, upper, b) in rows
-    ]
-    return _draw_rows(named, draw, _Scale.over([end for _, ends in rows for end in ends]), axis=axis, label=label)
-
-
-def flips(rows: Sequence[Flip], *, label: str) -> Markup:
-    """Draws to the left what turned wrong, and to the right what turned right."""
-
-    def draw(chart: ET.Element, place: int, y: float, at: _Scale) -> None:
-        wrong, right = at(-100 * rows[place].harmful), at(100 * rows[place].helpful)
-        _rect(chart, (wrong, y - 5.5, at(0) - wrong, 11), "f-harm")
-        _rect(chart, (at(0), y - 5.5, right - at(0), 11), "f-help")
-
-    scale = _Scale.over([-1.0, 1.0, *(end for row in rows for end in (-100 * row.harmful, 100 * row.helpful))])
-    named = [_Row(row.label, row.told, math.isfinite(row.harmful + row.helpful)) for row in rows]
-    return _draw_rows(named, draw, scale, axis="% turned wrong | % turned right", label=label, signed=False)
+_Mark: TypeAlias = tuple[str, float, float, str, float]
+"""What is drawn: ``rect``, ``line``, ``tick`` or ``dot``, where it begins and ends, its CSS classes and its thickness."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     label: str
     told: str
+    marks: Sequence[_Mark]
     known: bool
     """Whether there is a number to draw."""
 
 
+def ranking(bars: Sequence[Bar], *, axis: str, label: str, zero: bool = True) -> Markup:
+    """Draws bars below each other with their intervals, and a tick at each bound; ``label`` is for those who do not see it.
+
+    Bars begin at 0 if ``zero``; otherwise a point stands at each value.
+    """
+    rows = []
+    for bar in bars:
+        marks: list[_Mark] = [("line", bar.low, bar.high, "s-paper", 3.6), ("line", bar.low, bar.high, "s-ink", 1.4)]
+        if zero:  # the interval has to stand out from its bar
+            marks.insert(0, ("rect", min(0.0, bar.value), max(0.0, bar.value), f"f-{bar.role}", 11.0))
+        else:
+            marks.append(("dot", bar.value, bar.value, f"f-{bar.role}", 0.0))
+        marks += [("tick", end, end, "s-bound", 2.2) for end in bar.bounds]
+        marks += [] if bar.reference is None else [("tick", bar.reference, bar.reference, "s-people", 2.2)]
+        rows.append(_Row(f"{bar.label} {bar.sign}".strip(), _told(bar), marks, math.isfinite(bar.value)))
+    legend = "people, in the paper" if any(bar.reference is not None for bar in bars) else ""
+    return _draw_rows(rows, axis=axis, label=label, legend=legend, also=(0.0,))
+
+
+def dots(bars: Sequence[Bar], *, axis: str, label: str, whole: bool = False) -> Markup:
+    """Draws values below each other with their intervals; ``whole`` ones are whole numbers between 1 and the count of bars."""
+    rows = [
+        _Row(
+            bar.label,
+            _told(bar),
+            [("line", bar.low, bar.high, "s-line", 2.4), ("dot", bar.value, bar.value, "f-ink", 0.0)],
+            math.isfinite(bar.value),
+        )
+        for bar in bars
+    ]
+    return _draw_rows(rows, axis=axis, label=label, scale=_Scale(0.5, len(bars) + 0.5, whole=True) if whole else None)
+
+
+def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, label: str) -> Markup:
+    """Draws box plots: of each name the lowest value, lower quartile, median, upper quartile and highest value."""
+    drawn = []
+    for name, ends in rows:
+        lowest, lower, median, upper, highest = ends
+        told = (
+            f"median {number(median)}, middle half {number(lower)} to {number(upper)}, all {number(lowest)} to {number(highest)}"
+        )
+        box = [
+            ("line", lowest, highest, "s-line", 1.2),
+            ("rect", lower, upper, "f-line", 9.0),
+            ("dot", median, median, "f-ink", 0.0),
+        ]
+        drawn.append(_Row(name, told, box, all(map(math.isfinite, ends))))
+    return _draw_rows(drawn, axis=axis, label=label)
+
+
+def flips(rows: Sequence[Flip], *, label: str) -> Markup:
+    """Draws to the left what turned wrong, and to the right what turned right."""
+    drawn = []
+    for row in rows:
+        halves = [("rect", -100 * row.harmful, 0.0, "f-harm", 11.0), ("rect", 0.0, 100 * row.helpful, "f-help", 11.0)]
+        drawn.append(_Row(row.label, row.told, halves, math.isfinite(row.harmful + row.helpful)))
+    return _draw_rows(drawn, axis="% turned wrong | % turned right", label=label, signed=False, also=(-1.0, 1.0))
+
+
 def _draw_rows(
     rows: Sequence[_Row],
-    draw: Callable[[ET.Element, int, float, _Scale], None],
-    scale: _Scale,
     *,
     axis: str,
     label: str,
     legend: str = "",
     signed: bool = True,
+    also: Sequence[float] = (),
+    scale: _Scale | None = None,
 ) -> Markup:
+    """Draws rows on an axis that holds all their marks and ``also`` these values, or on this scale."""
+    scale = scale or _Scale.over([*also, *(end for row in rows for _, start, stop, *_ in row.marks for end in (start, stop))])
     left = min(_MOST_LABEL, max((_text_width(_readable(row.label)) for row in rows), default=0.0)) + 8
     at = scale.between(left + 2, _RIGHT)
     top = 18.0 if legend else 4.0
@@ -209,9 +182,15 @@ def _draw_rows(
     for place, row in enumerate(rows):
         y = top + _ROW * (place + 0.5)
         _text(chart, (left - 4, y + 4), _cut(row.label, left - 8), "f-ink end")
-        if row.known:
-            draw(chart, place, y, at)
-        else:
+        for kind, start, stop, classes, thick in row.marks if row.known else ():
+            if kind == "rect":
+                _rect(chart, (at(start), y - thick / 2, at(stop) - at(start), thick), classes)
+            elif kind == "dot":
+                _dot(chart, (at(start), y), classes)
+            else:
+                half = 7.5 if kind == "tick" else 0.0
+                _line(chart, (at(start), y - half), (at(stop), y + half), classes, thick)
+        if not row.known:
             _text(chart, (left + 8, y + 4), "undefined", "f-muted haloed")
     for place, row in enumerate(rows):
         y = top + _ROW * place
