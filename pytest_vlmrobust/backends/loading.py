@@ -17,9 +17,10 @@ from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .chat import ControlTokens, conversation, message
+from .contract import FAST
 from .devices import SPREADS, Leased, device_class, free_memory, leased, require_device
 from .models_file import published_at
-from .qwen_images import FAST, accelerated
+from .qwen_images import accelerated
 
 # Loading a processor, also without torchvision.
 #

@@ -71,7 +71,9 @@ def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, de
     shown: dict[str, Any] = {"category": test.category}
     if decided or not estimate.valid:  # an interval that ignores an early stop is not shown, nor a number that does not apply
         shown |= {"low": math.nan, "high": math.nan}
-    return dataclasses.replace(measure, **shown, **({} if estimate.valid else {"value": math.nan}))
+    if not estimate.valid:
+        shown["value"] = math.nan
+    return dataclasses.replace(measure, **shown)
 
 
 def _in_unit(measure: Measure) -> Measure:

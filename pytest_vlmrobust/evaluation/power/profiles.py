@@ -278,7 +278,12 @@ class Profile:
         rank = np.where(clean, place / self.clean, (place - self.clean) / max(1.0 - self.clean, 1e-12))
         blind = self._blind(clean, rank)
         guesses = np.full(n, self.guess)
-        shared = {"clean": clean.astype(float), "no_image": blind.astype(float), "chances": guesses, "floors": guesses}
+        shared: dict[str, Any] = {
+            "clean": clean.astype(float),
+            "no_image": blind.astype(float),
+            "chances": guesses,
+            "floors": guesses,
+        }
         shared["categories"] = _categories(np.full(n, ""), np.arange(n))
         tables = {}
         for suite in suites:
