@@ -44,10 +44,6 @@ _NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVE
 def write_bundle(run: Path, out: Path) -> list[str]:
     """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of its files, sorted.
 
-    Args:
-        run: a directory below ``runs`` of a store.
-        out: the ZIP file to write.
-
     Raises:
         StoreError: the run lacks a file that a verification needs, or it cannot be read.
         OSError: the bundle cannot be written.

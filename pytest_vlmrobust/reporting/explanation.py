@@ -18,12 +18,7 @@ _MOST = 5
 
 
 def explain(record: Record, again: str = "") -> str:
-    """Returns the failure message of a test, or what it says where nothing failed.
-
-    Args:
-        record: of the test.
-        again: the command line that runs the test alone; empty if unknown.
-    """
+    """Returns the failure message of a test, or what it says where nothing failed."""
     lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
     lines.append(_line("answers", _answers(record)))
     lines += [_line("unread", on_one_line(why, None)) for measure in record.measures if (why := _why_unread(measure))]
@@ -179,12 +174,7 @@ def _seen_from_both(first: Path, second: Path) -> tuple[Path, Path]:
 
 
 def _split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the options among the words of a command line, and its paths and test ids.
-
-    Args:
-        words: what stood after ``pytest``.
-        positional: which of them pytest took for paths and test ids, in their order.
-    """
+    """Returns the options among the words of a command line, and its paths and test ids."""
     options: list[str] = []
     rest, name = list(positional), ""
     for word in _kept_words(iter(map(str, words))):

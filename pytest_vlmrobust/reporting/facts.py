@@ -88,11 +88,7 @@ class RunFacts(RunScope):
 
 
 def policy_replacements(origins: Mapping[str, object]) -> list[str]:
-    """Returns what later thresholds files do to earlier ones beside tightening them, a sentence for each model and change.
-
-    Args:
-        origins: the manifest of the run; none where it does not say.
-    """
+    """Returns what later thresholds files do to earlier ones beside tightening them, a sentence for each model and change."""
     policies = origins.get("policies")
     known = policies.items() if isinstance(policies, Mapping) else ()
     return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replacements_in(policy)]

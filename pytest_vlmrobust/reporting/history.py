@@ -84,14 +84,7 @@ def points_of(
 ) -> dict[str, Point]:
     """Returns what a run measured by a metric, by the id of the model, the dataset and what it was taken over.
 
-    Args:
-        records: of the run.
-        metric: its name.
-        setting: of metrics of cells, whose cell is meant.
-        run: what it is called.
-        decision: what the gate concluded.
-        digests: of its datasets, as far as they are known.
-        gates: model and dataset, as in test ids, to the number of the gate.
+    ``setting`` is that of the cell, of metrics of cells; ``gates`` has the number of the gate by model and dataset.
     """
     found: dict[str, Point] = {}
     for record in records:
@@ -120,8 +113,7 @@ def stretch(runs: int) -> float:
 def changes(points: Sequence[Point]) -> list[Change]:
     """Returns the changes that the intervals show, the earliest first: as few as can explain them.
 
-    Args:
-        points: of one series, the oldest first. Those without an interval show nothing.
+    The points are of one series, the oldest first; those without an interval show nothing.
     """
     known = [point for point in points if point.has_interval]
     found: list[Change] = []
@@ -151,8 +143,7 @@ def _ends(point: Point, runs: int) -> tuple[float, float]:
 def change_lines(points: Sequence[Point]) -> list[str]:
     """Returns what a series says about changes, a sentence for each: which are shown, at which risk, and what none shows.
 
-    Args:
-        points: of one series, the oldest first.
+    The points are of one series, the oldest first.
     """
     known = [point for point in points if point.has_interval]
     alone = quantity(len(points) - len(known), "run has no interval and shows", "runs have no interval and show")
@@ -170,10 +161,7 @@ def change_lines(points: Sequence[Point]) -> list[str]:
 def render_history(title: str, points: Sequence[Point], width: int) -> str:
     """Returns a series: what it is about, a line for each run with its value drawn in its interval, the scale, and what changed.
 
-    Args:
-        title: what it is about.
-        points: one of each run, in the order of the lines: the newest first.
-        width: columns of the terminal.
+    The points are one of each run, the newest first.
     """
     names = [on_one_line(f"{point.run}  {point.verdict}") for point in points]
     numbers = [point.told for point in points]

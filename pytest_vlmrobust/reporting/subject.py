@@ -97,12 +97,7 @@ class Subject:
 
 
 def subject(records: Sequence[Record], origins: Mapping[str, object]) -> Subject:
-    """Returns what a run judged.
-
-    Args:
-        records: of the run.
-        origins: its manifest, or what was known when it began.
-    """
+    """Returns what a run judged."""
     known = mapping(origins.get("models"))
     names = sorted({*known, *(record.model for record in records if record.model and record.dataset)})  # as manifests do
     run, date, version = (str(origins.get(name) or "") for name in ("run", "date", "version"))

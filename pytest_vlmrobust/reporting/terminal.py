@@ -71,12 +71,7 @@ _GAP = "  "
 def render_terminal(view: RunView, *, width: int, color: bool, rows: int = _SCREEN, full: bool = False) -> str:
     """Returns the last page of a run: key numbers, then what is broken or undecided, worst first, and the decision.
 
-    Args:
-        view: of the run.
-        width: the columns of the screen.
-        color: whether it shows colours.
-        rows: how many the page may take.
-        full: whether everything that is broken or undecided is shown, however long that is.
+    ``rows`` are those that the page may take; ``full`` shows everything that is broken or undecided.
     """
     width = max(80, width)
     top, page, end = io.StringIO(), io.StringIO(), io.StringIO()

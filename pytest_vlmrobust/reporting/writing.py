@@ -70,13 +70,7 @@ def json_text(content: Mapping[str, Any]) -> str:
 
 
 def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
-    """Returns a console that prints into a buffer what a terminal of this width would show.
-
-    Args:
-        buffer: receives the text.
-        width: of the terminal, in characters.
-        color: whether it shows colours and bold text.
-    """
+    """Returns a console that prints into a buffer what a terminal of this width would show."""
     from rich.console import Console
 
     return Console(
@@ -90,12 +84,7 @@ def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
 
 
 def print_sentence(console: Console, markup: str) -> None:
-    """Prints a sentence, on a terminal in rows that break between words; a log keeps it in one line.
-
-    Args:
-        console: of ``text_console``.
-        markup: the sentence, with rich's markup.
-    """
+    """Prints a sentence, on a terminal in rows that break between words; a log keeps it in one line."""
     from rich.text import Text
 
     if not console.is_terminal:
@@ -108,13 +97,7 @@ def print_sentence(console: Console, markup: str) -> None:
 
 
 def render_sentences(sentences: Iterable[str], *, width: int, color: bool) -> str:
-    """Returns sentences as ``print_sentence`` prints them, each on a line of its own.
-
-    Args:
-        sentences: without markup.
-        width: of the terminal, in characters.
-        color: whether it is one.
-    """
+    """Returns sentences as ``print_sentence`` prints them, each on a line of its own."""
     from rich.markup import escape
 
     buffer = io.StringIO()

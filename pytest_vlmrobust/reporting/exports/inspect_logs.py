@@ -53,11 +53,7 @@ class Written:
 def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: str = "") -> list[Written]:
     """Writes a log for each cell of a run into a new directory, in one step.
 
-    Args:
-        run: what is exported.
-        out: the directory to create.
-        form: ``eval``, the format of Inspect, or ``json``.
-        model: a model of the run; all of them where nothing is said.
+    ``form`` is ``eval``, the format of Inspect, or ``json``; an empty ``model`` means all of the run.
 
     Raises:
         MissingExtra: inspect-ai is not installed.

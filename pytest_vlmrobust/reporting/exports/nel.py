@@ -53,10 +53,7 @@ class Benchmark:
 def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]:
     """Writes the results of one model of a run into a new directory, in one step; returns what was written, sorted by name.
 
-    Args:
-        run: a directory below ``runs`` of a store, or one that ``--vlm-report`` wrote.
-        out: the directory to create.
-        model: a model of the run; may be empty if there is only one.
+    ``model`` may be empty if the run has only one.
 
     Raises:
         UsageError: no run, nothing measured, several models and none named, or ``out`` exists.

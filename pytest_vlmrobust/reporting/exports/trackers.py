@@ -145,11 +145,7 @@ def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
 def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> list[Tracked]:
     """Writes a run of Weights & Biases for each model, offline: `wandb sync` sends it, and nothing else does.
 
-    Args:
-        run: what is exported.
-        out: the directory in which ``wandb`` is created.
-        project: the project that it is sent to one day.
-        model: a model of the run; all of them where nothing is said.
+    ``wandb`` is created in ``out``; an empty ``model`` means all of the run.
 
     Raises:
         MissingExtra: wandb is not installed.

@@ -212,13 +212,7 @@ def line(
 ) -> Markup:
     """Draws values from left to right with their intervals.
 
-    Args:
-        points: at least one, from left to right.
-        across: what the axis below is called.
-        up: what the values are.
-        label: what the drawing shows, for those who do not see it.
-        levels: values to compare with, each with its name; a dashed line across.
-        ends: lowest and highest value of the axis; the points and levels decide without it.
+    ``levels`` are values to compare with, dashed lines; without ``ends`` points and levels decide how far the axis goes.
     """
     known = [end for point in points for end in (point.value, point.low, point.high)]
     scale = _Scale(*ends) if ends else _Scale.over([*known, *(level for _, level in levels)])

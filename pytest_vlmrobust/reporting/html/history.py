@@ -25,12 +25,7 @@ class Section:
 
 
 def render_history_page(metric: str, series: Mapping[str, Sequence[Point]]) -> str:
-    """Returns the page: the same series give the same text.
-
-    Args:
-        metric: what is drawn.
-        series: the points of each, the oldest first, by what they are about.
-    """
+    """Returns the page: the same series give the same text."""
     environment = page.templates()
     script = page.asset("common.js")
     return environment.get_template("history.html").render(

@@ -47,12 +47,7 @@ def addresses(records: Sequence[Record]) -> dict[str, str]:
 
 
 def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Markup:
-    """Returns the JSON of all records: nothing in it can end the element that it is in.
-
-    Args:
-        shown: in the order in which a reader steps through them.
-        pictures: base64 of thumbnails by file name.
-    """
+    """Returns the JSON of all records: nothing in it can end the element that it is in."""
     names = addresses([test.record for test in shown])
     places = {name: at for at, name in enumerate(pictures)}
     asked: dict[str, int] = {}
