@@ -66,7 +66,8 @@ class Subject:
     @property
     def lines(self) -> list[tuple[str, str]]:
         """What each line is about, and what it says."""
-        named = [(f"policy of {one.model}" if self._several else "policy", str(one)) for one in self.policies]
+        several = len({one.sha256 for one in self.policies}) > 1
+        named = [(f"policy of {one.model}" if several else "policy", str(one)) for one in self.policies]
         return [
             ("model" if len(self.models) == 1 else "models", ", ".join(map(str, self.models)) or "none"),
             *(("asked with", f"{one.name}: {one.deployment}") for one in self.models if one.deployment),
@@ -76,11 +77,6 @@ class Subject:
             *(dict.fromkeys(named) or [("policy", "none: nothing was gated")]),
             *([("run", self.run)] if self.run else []),
         ]
-
-    @property
-    def _several(self) -> bool:
-        """Whether models were judged by different policies."""
-        return len({one.sha256 for one in self.policies}) > 1
 
     @property
     def datasets(self) -> list[str]:

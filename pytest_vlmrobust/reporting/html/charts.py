@@ -135,7 +135,8 @@ def _family(name: str, cells: Sequence[Record]) -> FamilyMap:
     by_name: dict[str, dict[str, Spot]] = {}
     for record in cells:
         bare, column = _place(record)
-        by_name.setdefault(bare, {})[column] = Spot(record, _value(record.measure_of(DROP)))
+        drop = record.measure_of(DROP)
+        by_name.setdefault(bare, {})[column] = Spot(record, drop.value if drop else math.nan)
     columns = _sort_columns({column for spots in by_name.values() for column in spots})
     rows = [Row(bare, [spots.get(column) for column in columns]) for bare, spots in by_name.items()]
     return FamilyMap(name, columns, rows)
@@ -153,10 +154,6 @@ def _sort_columns(columns: Collection[str]) -> list[str]:
     order = {level: index for index, level in enumerate(LEVELS)}
     numeric = {column: int(column) for column in columns if column.isdecimal()}
     return sorted(columns, key=lambda column: (order.get(column, len(order)), column == OTHER, numeric.get(column, 0), column))
-
-
-def _value(measure: Measure | None) -> float:
-    return math.nan if measure is None else measure.value
 
 
 _MOST = 20

@@ -40,12 +40,13 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     }
     people = [f"{PEOPLE} {'; '.join(f'{names}: {text}' for text, names in tasks.items())}"] if tasks else []
     values = {task: None if reference is None else reference.value for task, reference in references.items()}
+    published = {task: "not published" if value is None else share(value) for task, value in values.items()}
     return Chart(
         "Tasks",
         f"Accuracy (mean overlap for boxes) with its interval.{by_value_note(row[2] for row in measures)}",
         _draw([(*row, values[row[0].task]) for row in measures], "score, %", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "interval", "bound", "verdict", "people, in the paper"),
-        [(record, (*_row(sweep, record, measure), _published_text(values[sweep.task]))) for sweep, record, measure in measures],
+        [(record, (*_row(sweep, record, measure), published[sweep.task])) for sweep, record, measure in measures],
         (*_rest(sweeps, (_SCORE,)), *people),
     )
 
@@ -92,10 +93,6 @@ def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
     pictures = _SPLITS.get(record.split, record.split)
     value = number(measure.value, measure.unit)
     return sweep.name, pictures, value, interval(measure), bound_text(measure.bound), str(record.outcome)
-
-
-def _published_text(value: float | None) -> str:
-    return "not published" if value is None else share(value)
 
 
 def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, label: str) -> Markup:
@@ -186,14 +183,10 @@ def _laid_out(record: Record, example: Example) -> Shown:
         place = _PATCH.match(reply.about)
         row, column = (int(place[1]) - 1, int(place[2]) - 1) if place else (-1, -1)
         if 0 <= row < side and 0 <= column < side:
-            grid[row][column] = _view(example, reply)
+            grid[row][column] = View(_pictures(example.pictures, reply.about), reply)
     whole = next((reply for reply in example.replies if not _PATCH.match(reply.about)), None)
     view_name = whole.about if whole else ""
     return Shown(record, example, View(_pictures(example.pictures, view_name), whole), grid)
-
-
-def _view(example: Example, reply: Reply) -> View:
-    return View(_pictures(example.pictures, reply.about), reply)
 
 
 def _pictures(pictures: Sequence[Picture], view_name: str) -> list[Picture]:
