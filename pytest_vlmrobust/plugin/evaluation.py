@@ -248,7 +248,7 @@ class Evaluation:
     def ask_ahead(self) -> None:
         """Has a model that is asked already go on with what coming tests need."""
         if "judge" in vars(self):  # else nothing was asked yet
-            self.judge.ask_ahead()
+            self.judge.coming.between_tests()
 
     @cached_property
     def evidence(self) -> Evidence:

@@ -196,14 +196,11 @@ def _has_changed(first: Answered, second: Answered) -> bool:
     """Whether two answers are others: by their log-probabilities, else by what was read where an answer is chosen."""
     known, now = first[1].logprobs, second[1].logprobs
     if known and known.keys() == now.keys():
-        return not all(_is_close(value, now[letter]) for letter, value in known.items())
+        alike = (value == now[letter] or abs(value - now[letter]) <= SAME_LOGPROBS for letter, value in known.items())
+        return not all(alike)  # equal infinities have no difference
     if first[0].task in _CHOSEN:
         return _answer(first) != _answer(second)
     return first[1].text.strip() != second[1].text.strip()
-
-
-def _is_close(first: float, second: float) -> bool:
-    return first == second or abs(first - second) <= SAME_LOGPROBS  # equal infinities have no difference
 
 
 def _differs(first: Answered, second: Answered) -> bool:

@@ -116,10 +116,6 @@ class Judge:
         """How many answers came from a model so far, and how many from a store."""
         return self.evaluator.inferred, self.evaluator.recalled
 
-    def ask_ahead(self) -> None:
-        """Has the models that are asked go on with what coming tests need; between tests, of which the next record counts it."""
-        self.coming.between_tests()
-
     def in_full(self) -> Judge:
         """Returns what judges all answers, whatever the policies say."""
         policies = {name: dataclasses.replace(policy, mode=Mode.FULL) for name, policy in self.policies.items()}

@@ -153,13 +153,8 @@ def _test(field: str, name: str) -> MetricKey:
     return MetricKey("", "", "", **about)
 
 
-@cache
-def _composed_settings() -> tuple[str, ...]:
-    return tuple(map(str, expand_settings([PREPROCESSING])))
-
-
 def _registered_settings() -> list[str]:
-    return [*perturbations.names("all"), *_composed_settings()]
+    return [*perturbations.names("all"), *map(str, expand_settings([PREPROCESSING]))]
 
 
 def _is_number(field: str, glob: str) -> bool:
@@ -385,7 +380,7 @@ def could_need(rule: Rule, waiver: Waiver) -> bool:
 def meets(where: Scope, unless: Scope | None, test: MetricKey) -> bool:
     """Whether a test of some model, dataset and category may be in a scope."""
     excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
-    return _of_settings(where).matches(test) and not excluded
+    return replace(where, model=(), dataset=(), category=()).matches(test) and not excluded
 
 
 def is_listed(where: Scope) -> bool:
@@ -395,7 +390,3 @@ def is_listed(where: Scope) -> bool:
         for field in ("setting", "family", "level")
         for glob in getattr(where, field)
     )
-
-
-def _of_settings(scope: Scope) -> Scope:
-    return replace(scope, model=(), dataset=(), category=())

@@ -99,7 +99,7 @@ class Lookahead:
             self._ask_ahead(requests[0].cell.model)
 
     def between_tests(self) -> None:
-        """Has the models that are asked go on."""
+        """Has the models that are asked go on with what coming tests need; the next record counts it."""
         if self.asker is None:
             return
         inferred, recalled = self.asker.inferred, self.asker.recalled
@@ -134,7 +134,11 @@ class Lookahead:
         if may_be_refused or stopping:
             baselines = {Cell(cell.model, cell.dataset, setting) for setting in BASELINES}
             if not unanswered & baselines:
-                unanswered |= {baseline for baseline in baselines if not self._is_answered(baseline, asker)}
+                everything = range(len(asker.samples(cell.dataset)))
+                answered = {
+                    each for each in baselines if asker.is_evaluated(each) or asker.scores_ahead(each, everything) is not None
+                }
+                unanswered |= baselines - answered
             if unanswered & baselines:
                 return False
             if self.why_task_not_shown(cell.model, cell.dataset):
@@ -144,10 +148,6 @@ class Lookahead:
             return True
         self._begun[cell] = stopping
         return self._advance_test(cell, stopping, asker)
-
-    def _is_answered(self, cell: Cell, asker: Evaluator) -> bool:
-        everything = range(len(asker.samples(cell.dataset)))
-        return asker.is_evaluated(cell) or asker.scores_ahead(cell, everything) is not None
 
     def _advance_test(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> bool:
         while (requests := stopping.next()) and not stopping.at_look:

@@ -1021,7 +1021,7 @@ def test_between_tests_baselines_are_taken_into_account_and_counted_once(world: 
     adaptive, cells, requests = planned(world, "between", ahead=True)
     first = adaptive.cell(cells[0])
     assert adaptive.asker is not None
-    adaptive.ask_ahead()
+    adaptive.coming.between_tests()
     assert adaptive.asker.is_evaluated(cells[1]), "its answers are there, and what waits for them goes on"
     records = [first, *(adaptive.cell(one) for one in cells[1:])]
     assert sum(record.n_inferred for record in records) == len(requests)
