@@ -88,7 +88,7 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if names := _compared(type(value)):
+    if names := _compared(type(value)):  # type: ignore[arg-type]  # a type is hashable
         return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {key: to_plain(inner) for key, inner in value.items()}
