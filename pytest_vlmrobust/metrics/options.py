@@ -162,7 +162,8 @@ _MOVES_RANGE = "a better score in the best wording makes the range larger, and i
 def wording_range(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Accuracy in the best wording less accuracy in the worst one.
 
-    The deployed wording counts among them. Questions that a wording does not apply to are asked as they are.
+    The deployed wording counts among them. A wording is compared on the questions that it changes, with all wordings that
+    change these too, and the largest range of such questions counts.
 
     Formula: ``max over wordings w of accuracy(w) - min over wordings w of accuracy(w)``
 

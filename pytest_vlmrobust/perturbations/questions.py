@@ -9,7 +9,7 @@
 
 The function takes ``(sample, *, <parameters>)``, and ``(sample, rng, *, <parameters>)`` when ``stochastic``. It may change the
 question, the options, the target, the hint, the instruction, the images, and the ``target_of_attack``.
-It returns the sample itself where it does not apply; records then say for how many samples. Three things have to hold:
+It returns the sample itself where it does not apply; no test of the setting counts that one. Three things have to hold:
 
 - Options stay as many, either with the same texts in another order, or with other words in the same places.
 - The target is a letter of the options. For options in another order, ``original_letters`` is filled in here: metrics that

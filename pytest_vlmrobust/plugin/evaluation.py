@@ -109,7 +109,9 @@ class Evaluation:
         found: dict[str, int] = {}
         with contextlib.suppress(Exception):
             for cell in self.tests.required_cells():
-                found[str(cell)] = len(self.evaluator.samples(cell.dataset)) * view_count(cell.setting)
+                changed = self.evaluator.changed(cell.dataset, cell.setting)
+                asked = self.evaluator.samples(cell.dataset) if changed is None else changed
+                found[str(cell)] = len(asked) * view_count(cell.setting)
         return found
 
     def sample_warnings(self, planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
@@ -125,6 +127,7 @@ class Evaluation:
             planned,
             self.inputs.data.sizes(datasets, self.inputs.settings.vlm_sample),
             today=self.inputs.clock.today,
+            changed=self.tests.changed_size,
         )
 
     @cached_property

@@ -383,13 +383,18 @@ class Evidence(Database):
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
 
     def get_cell(self, cell: Cell, *, whole: bool = True) -> StoredCell:
-        """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about."""
+        """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about.
+
+        Of a setting that changes questions, those that it changes are the whole cell, and have places.
+        """
         with self._reading():
             number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)
+            changed = self._changed_places(cell) if whole else set()
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
         self._require_places(cell, rows)
+        rows = [row for row in rows if not changed or row[0] // views in changed]
         listed = parse_json(self.path, notes, dict, f"the notes of {cell}")
         what = f"a note of {cell}"
         notes_by_sample = {
@@ -398,17 +403,19 @@ class Evidence(Database):
         }
         answers = tuple(answer_of(self.path, cell, row) for row in rows)
         with self._reading():
-            places = None if whole else self._places(cell, views, [row[0] for row in rows])
+            places = self._places(cell, views, [row[0] for row in rows]) if changed or not whole else None
         return StoredCell(cell, views, answers, notes_by_sample, places)
 
     def get_scores(self, cell: Cell) -> list[float]:
         """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no text."""
         with self._reading():
-            number, _, _ = self._whole(cell)
+            number, views, _ = self._whole(cell)
+            changed = self._changed_places(cell)
             query = "select place, value from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
         self._require_places(cell, rows)
-        return [value_of(self.path, cell, place, value) for place, value in rows]
+        kept = (row for row in rows if not changed or row[0] // views in changed)
+        return [value_of(self.path, cell, place, value) for place, value in kept]
 
     def cell_scores(self, cell: Cell) -> StoredScores:
         """Returns what the answers of a cell scored, also where a part of its samples was asked about."""
@@ -481,6 +488,11 @@ class Evidence(Database):
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         query = "select count(*), min(place), max(place) from answers where cell = ?"
         count, first, last = self._connection.execute(query, (number,)).fetchone()
+        if changed := self._changed_places(cell):
+            query = "select place from answers where cell = ?"
+            places = [place for (place,) in self._connection.execute(query, (number,)) if isinstance(place, int)]
+            samples, count = len(changed), sum(place // views in changed for place in places)
+            first, last = 0, count - 1
         if count != samples * views:
             each = f"{views} for each of {quantity(samples, 'sample')}"
             early = f". A run in adaptive mode stops early: make one with --vlm-mode=full. Of any other run: {RUN_AGAIN.lower()}"
@@ -488,6 +500,11 @@ class Evidence(Database):
         if count and (first, last) != (0, count - 1):
             raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")
         return number, views, notes
+
+    def _changed_places(self, cell: Cell) -> set[object]:
+        """Returns the places of the questions that the setting of a cell changes; none where it changes images alone."""
+        query = "select place from questions where dataset = ? and setting = ?"
+        return {place for (place,) in self._connection.execute(query, (cell.dataset, str(cell.setting)))}
 
     def _require_places(self, what: object, rows: Sequence[Sequence[object]]) -> None:
         """Refuses rows that do not begin with whole numbers: with a null among them, those behind it would change places."""

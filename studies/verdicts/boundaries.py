@@ -96,6 +96,9 @@ class Drawer:
         """Returns the mean of scores."""
         return "accuracy"
 
+    def changed(self, dataset: str, setting: Setting) -> None:
+        """Returns nothing: settings change images alone."""
+
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the scores of a cell."""
         name = str(cell.setting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ GUESSER = [BLIND, {"setting": "negation", "right": "chance"}, {"right": 1.0}]
         ("options", FRAGILE, 1, "answer_agreement", 0.4),
         ("options", LETTER, 1, "letter_pull", 0.4),
         ("wording", SOUND, 0, "wording_range", 0.0),
-        ("wording", FORMAT, 1, "wording_range", 0.3),  # questions without options are written as before
+        ("wording", FORMAT, 1, "wording_range", 0.4),  # of the questions that have options
         ("wording", SOUND, 0, "directional_sensitivity", 1.0),
         ("wording", DEAF, 1, "directional_sensitivity", -2.55),  # a guess is right in three of four choices, or in half
         ("wording", GUESSER, 1, "directional_sensitivity", 0.0),
@@ -163,4 +164,112 @@ def test_questions_without_options_are_right_in_no_order(project: Project) -> No
     records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
     (record,) = (record for record in records if record["metric"] == "circular_accuracy")
     assert record["measures"][0]["value"] == 0.0
-    assert f"left out {SAMPLES} of {2 * SAMPLES} questions, which have no options" in record["notes"]
+    assert f"{SAMPLES} of {2 * SAMPLES} questions are changed by a setting; the others do not count" in record["notes"]
+
+
+FEW = 12
+"""Questions that ``antonym`` changes, of ``EVERY``."""
+EVERY = 120
+FEW_SUITE = """
+import pytest
+
+
+@pytest.mark.vlm_settings("clean", "no_image", "antonym", "letter_case:upper")
+def test_cell(vlm_cell):
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings("antonym", "letter_case:upper")
+@pytest.mark.vlm_metrics("mean_drop", "wording_range")
+def test_sweep(vlm_sweep):
+    vlm_sweep.check()
+"""
+FEW_POLICY = """
+version: 1
+mode: {mode}
+budgets: {{max_error_rate: 0, max_unparsed_rate: 5%}}
+rules:
+  - {{id: drop, metric: accuracy_drop, where: {{setting: [antonym, letter_case]}}, max: {bound}pp}}
+  - {{id: mean, metric: mean_drop, max: {bound}pp}}
+  - {{id: range, metric: wording_range, max: {bound}pp}}
+"""
+IGNORES = {"setting": "antonym", "answer": "yes"}
+"""Of a model that answers as if no word had been exchanged."""
+
+
+@pytest.fixture
+def few(project: Project) -> Project:
+    """A gate about questions of which a setting changes one in ten."""
+    rows = [json.loads(line) for line in (project.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
+    asked = ["Are there more than 3 dots?" if place < FEW else "Is there a dot?" for place in range(EVERY)]
+    several = [
+        {"id": f"q{place}", "image": rows[place % SAMPLES]["image"], "question": text, "answer": "yes", "group": f"g{place}"}
+        for place, text in enumerate(asked)
+    ]
+    project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in several))
+    project.write("suite/test_suite.py", FEW_SUITE)
+    return project
+
+
+def few_gate(few: Project, mode: str, bound: int, *rules: Mapping[str, object], more: Sequence[str] = ()) -> pytest.RunResult:
+    blind = {"setting": "no_image", "answer": "no"}
+    few.write("model.yaml", json.dumps({"rules": [blind, *rules, {"right": 1.0}]}))
+    few.write("policy.yaml", FEW_POLICY.format(mode=mode, bound=bound))
+    return few.run("--vlm-report=report", *more)
+
+
+@pytest.mark.parametrize("mode", ["full", "adaptive"])
+def test_wrong_answers_to_the_few_questions_that_a_setting_changes_break_a_bound(few: Project, mode: str) -> None:
+    assert few_gate(few, mode, 25, IGNORES).ret == 1  # a tenth of the questions are wrong: less than the bound over all
+    records = json.loads((few.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    by_test = {record["setting"] or record["metric"]: record for record in records}
+    assert by_test["antonym"]["n"] <= FEW
+    assert f"{FEW} of {EVERY} questions are changed by antonym; the others do not count" in by_test["antonym"]["notes"]
+    assert by_test["letter_case:upper"]["outcome"] == "PASS"
+    for name, value in {"antonym": 1.0, "mean_drop": 0.5, "wording_range": 1.0}.items():
+        assert by_test[name]["outcome"] in ({"FAIL"} if name == "antonym" else {"FAIL", "INCONCLUSIVE"})
+        metric = "accuracy_drop" if name == "antonym" else name
+        (measured,) = (each["value"] for each in by_test[name]["measures"] if each["metric"] == metric)
+        assert measured == pytest.approx(value)
+    run = the_run(few)
+    with Evidence.open(run, read_only=True) as evidence:
+        cell = next(cell for cell in evidence.cells() if str(cell.setting) == "antonym")
+        assert len(evidence.get_cell(cell, whole=False).answers) <= FEW
+    assert main(["bundle", str(run), "--out", str(few.path / "b.zip")]) == 0
+    assert main(["verify", str(few.path / "b.zip")]) == 0
+    assert few.run("--vlm-offline").ret == 1
+
+
+def test_few_questions_show_little_however_many_others_there_are(few: Project) -> None:
+    result = few_gate(few, "full", 10)
+    assert result.ret == 10  # INCONCLUSIVE: all are right, and 12 show no loss below 10 points
+    planned = few.run("--vlm-plan")
+    planned.stdout.fnmatch_lines(
+        ["*with 12 questions*rule drop*", "*with 12 questions*rule range*", f"*{3 * EVERY + FEW} inferences, at most*"]
+    )
+    assert few_gate(few, "full", 30).ret == 0
+
+
+def test_runs_are_compared_on_the_questions_that_a_setting_changes(few: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    few.write("relative.yaml", "version: 1\nrules: [{id: since, metric: baseline_drop, max: 40pp}]\n")
+    assert few_gate(few, "full", 30).ret == 0
+    first = the_run(few)
+    assert few_gate(few, "full", 30, IGNORES, more=["--vlm-thresholds=relative.yaml", f"--vlm-baseline={first}"]).ret == 1
+    records = json.loads((few.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    (lost,) = (record for record in records if record["setting"] == "antonym")
+    assert {each["metric"]: each["value"] for each in lost["measures"]}["baseline_drop"] == 1.0
+    assert len(lost["broken"]) == FEW
+    capsys.readouterr()
+    assert main(["compare", str(first), str(the_run(few))]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(rf"data-antonym +{FEW} +1\.000 +0\.000 +1\.000 .* {FEW} +0\n", shown), shown
+    assert main(["export", "nel", str(the_run(few)), "--out", str(few.path / "nel")]) == 0
+
+
+@pytest.mark.slow
+def test_two_workers_and_shards_ask_the_changed_questions_alone(few: Project) -> None:
+    few_gate(few, "full", 25, IGNORES)
+    alone = json.loads((few.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    assert few.run("-n2", "--vlm-report=both", subprocess=True).ret == 1
+    both = json.loads((few.path / "both" / "results.json").read_text(encoding="utf-8"))["records"]
+    assert {(each["nodeid"], each["n"], each["outcome"]) for each in alone} == {(e["nodeid"], e["n"], e["outcome"]) for e in both}

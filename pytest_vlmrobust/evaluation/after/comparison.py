@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.run.answers import Answers, AnswersOfChanged
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .paired import RunModel, notes_without_pictures, paired_table
@@ -145,9 +146,16 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             whole.setdefault((cell.model, cell.dataset), []).append(cell.setting)
         for (name, dataset), settings in whole.items():
             models = RunModel(now, name, name), RunModel(then, pairs[name], name)
-            of_dataset = _compare_cells(models, dataset, settings, confidence)
+            changed = {setting: now.changed(dataset, setting) or () for setting in settings}
+            few = [setting for setting in settings if 0 < len(changed[setting]) < len(now.samples(dataset))]
+            others = [setting for setting in settings if setting not in few]
+            of_dataset = _compare_cells(models, dataset, others, confidence, now) if others else ([], [])
             cells += of_dataset[0]
-            sweeps += of_dataset[1]
+            sweeps += of_dataset[1]  # a mean over settings is about the same questions in each
+            for setting in few:  # the questions that it changes
+                asked = AnswersOfChanged(now, changed[setting])
+                both = [each for each in (CLEAN, setting) if each in settings]
+                cells += _compare_cells(models, dataset, both, confidence, asked)[0][-1:]
         counts = [_changed_answers(now, cell, then, _with_model(pairs[cell.model], cell)) for cell in early]
         return Comparison(
             before=str(before),
@@ -190,16 +198,16 @@ def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
 
 
 def _compare_cells(
-    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], confidence: float
+    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], confidence: float, asked: Answers
 ) -> tuple[list[CellChange], list[SweepChange]]:
     """Returns what changed from the second model to the first under each setting, and over the perturbed ones."""
     now, then = models
-    paired = paired_table(models, dataset, settings)
+    paired = paired_table(models, dataset, settings, asked)
     by_setting = {str(CLEAN): paired.clean, **paired.by_setting}
     after, before = ({name: scores[place] for name, scores in by_setting.items()} for place in (0, 1))
     table = ScoreTable(paired.clean[0], after, groups=paired.groups, baseline_by_setting=before)
-    kept = then.run.kept(dataset, now.run)
-    ids = [sample.id for sample, shared in zip(now.run.samples(dataset), kept, strict=True) if shared]
+    kept = then.run.kept(dataset, asked)
+    ids = [sample.id for sample, shared in zip(asked.samples(dataset), kept, strict=True) if shared]
     cells = []
     for setting in settings:
         name, grows = str(setting), setting != CLEAN and CLEAN in settings
@@ -226,7 +234,7 @@ def _compare_cells(
 
 def _is_part(run: Baseline, cell: Cell) -> bool:
     """Whether a run has a part of the answers of a cell, because its tests stopped once they were decided."""
-    return run.stopped_early and run.partial(cell).places is not None
+    return run.stopped_early and run.partial(cell).places not in (None, run.changed(cell.dataset, cell.setting))
 
 
 def _changed_answers(now: Baseline, cell: Cell, then: Baseline, earlier: Cell) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.reads import groups_of
+from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.store import read_manifest
 
@@ -56,20 +57,28 @@ def runs_of(models: Iterable[RunModel]) -> list[Baseline]:
     return list({id(model.run): model.run for model in models}.values())
 
 
-def paired_table(models: Sequence[RunModel], dataset: str, settings: Iterable[Setting], *, rescored: bool = True) -> SideBySide:
+def paired_table(
+    models: Sequence[RunModel],
+    dataset: str,
+    settings: Iterable[Setting],
+    asked: Answers | None = None,
+    *,
+    rescored: bool = True,
+) -> SideBySide:
     """Returns the scores of models on the samples that all of their runs have, in the order of the first run.
 
     Args:
         models: two or more.
         dataset: what all of them were asked about.
         settings: cells that all of them have; without the clean one, clean scores are NaN.
+        asked: the answers of the first run about a part of the samples, where only these are compared.
         rescored: whether scores are recomputed from the answers, and have to be the stored ones.
 
     Raises:
         DatasetError: the runs asked different samples, or showed different images.
         StoreError: answers are missing, or their scores do not follow from them.
     """
-    first = models[0].run
+    first = models[0].run if asked is None else asked
     kept = np.all([model.run.kept(dataset, first) for model in models], axis=0)
     scores = {
         str(setting): np.array([one.run.scores(one.cell(dataset, setting), first, rescored=rescored)[kept] for one in models])

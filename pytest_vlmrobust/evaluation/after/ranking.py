@@ -239,15 +239,14 @@ def _part(models: Sequence[RunModel], dataset: str, settings: Sequence[Setting],
 
     first = models[0]
     samples = first.run.samples(dataset)
-    several = [
-        str(setting) for setting in settings if len(first.run.evidence.get_scores(first.cell(dataset, setting))) > len(samples)
-    ]
-    if several:
-        left_out.append(
-            f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
-            f"{first_few(several, SHOWN)}; they show several images of a sample"
-        )
-    counted = [setting for setting in settings if str(setting) not in several]
+    counts = {setting: len(first.run.evidence.get_scores(first.cell(dataset, setting))) for setting in settings}
+    several = [str(setting) for setting, count in counts.items() if count > len(samples)]
+    few = [str(setting) for setting, count in counts.items() if count < len(samples)]
+    for names, why in ((several, "show several images of a sample"), (few, "change a part of the questions")):
+        if names:
+            number = quantity(len(names), "setting does", "settings do")
+            left_out.append(f"{dataset}: {number} not count: {first_few(names, SHOWN)}; they {why}")
+    counted = [setting for setting, count in counts.items() if count == len(samples)]
     asked_blind = all(model.cell(dataset, NO_IMAGE) in model.run.evidence.cells() for model in models)
     table = paired_table(models, dataset, [CLEAN, *counted, *([NO_IMAGE] if asked_blind else [])], rescored=False)
     by_setting = dict(table.by_setting)

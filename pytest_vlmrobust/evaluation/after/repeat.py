@@ -50,9 +50,9 @@ def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chos
     drawn: list[Iterator[Chosen]] = []
     for place in rng.permutation(len(cells)):
         cell = cells[place]
-        answers = evidence.get_cell(cell).answers
-        given = [place for place, answer in enumerate(answers) if answer.key and answer.score.state in ("scored", "unparsed")]
-        drawn.append(iter([Chosen(cell, given[place], answers[given[place]]) for place in rng.permutation(len(given))]))
+        rows = evidence.get_cell(cell).rows
+        given = [row for row in rows if row[1].key and row[1].score.state in ("scored", "unparsed")]
+        drawn.append(iter([Chosen(cell, *given[place]) for place in rng.permutation(len(given))]))
     taken = list(islice(_interleave(drawn), most))
     return [taken[place] for place in rng.permutation(len(taken))]
 

@@ -215,7 +215,12 @@ class _Scores:
         known: dict[Setting, NDArray[np.float64]] = {}
         for cell in self._asked():
             try:
-                known[cell.setting] = self.model.run.checked(cell).values
+                result = self.model.run.checked(cell)
+                if result.places is None:
+                    known[cell.setting] = result.values
+                else:
+                    count = f"{len(result.places)} of {quantity(len(self.samples), 'question')}"
+                    self.missing[str(cell.setting)] = f"{cell}: the setting changes {count}"
             except StoreError:
                 part = self.model.run.evidence.get_cell(cell, whole=False)
                 asked = len(part.places or ())

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, d
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
-from pytest_vlmrobust.evaluation.run.answers import Questions
+from pytest_vlmrobust.evaluation.run.answers import PartOfAnswers, Questions
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -114,8 +114,18 @@ class Baseline(StoredAnswers):
         failed or the sample is only in this run, see :meth:`kept`. Images are compared if both runs have their digests.
         """
         places, earlier = self.places(cell.dataset, now), self._earlier_cell(cell)
-        stored = [] if rescored else self.evidence.get_scores(earlier)
-        best = self.checked(earlier).values if rescored else np.reshape(stored, (len(self.samples(cell.dataset)), -1)).max(axis=1)
+        if rescored:
+            result = self.checked(earlier)
+            asked = range(len(result.samples)) if result.places is None else result.places
+            best = dict(zip(asked, result.values, strict=True))
+        else:
+            stored = self.evidence.get_scores(earlier)
+            best = dict(enumerate(np.reshape(stored, (len(self.samples(cell.dataset)), -1)).max(axis=1)))
+        if others := {*places} - {None, *best}:
+            raise DatasetError(
+                f"the baseline cannot be compared on {cell.dataset}: {cell.setting} changes {len(others)} questions here that it "
+                "left as they were there. Run the earlier model again with this release, and compare with that run"
+            )
         return np.array([np.nan if place is None else best[place] for place in places], float)
 
     def kept(self, dataset: str, now: Questions) -> list[bool]:
@@ -124,6 +134,7 @@ class Baseline(StoredAnswers):
 
     def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
         """Returns how many samples are compared and how many are left out; nothing where none is."""
+        now = now.whole if isinstance(now, PartOfAnswers) else now
         kept = self.kept(dataset, now)
         alone, gone = len(kept) - sum(kept), len(self.samples(dataset)) - sum(kept)
         if not (alone or gone):
@@ -191,6 +202,9 @@ class Baseline(StoredAnswers):
 
     def places(self, dataset: str, now: Questions) -> tuple[int | None, ...]:
         """Returns the index in the earlier run of each sample, ``None`` where it lacks it; cached while these are the same."""
+        if isinstance(now, PartOfAnswers):
+            every = self.places(dataset, now.whole)
+            return tuple(every[place] for place in now.places(dataset))
         samples, pictures = now.samples(dataset), now.pictures(dataset)
         paired = self._paired.get(dataset)
         if paired is None or paired.samples is not samples or paired.pictures is not pictures:

@@ -35,7 +35,7 @@ from .baseline import Baseline, answered_by
 from .reads import LABEL_KEYS, family_and_level, floors, groups_of, labels, score_table
 from .strata import rows_of
 
-OBSERVATORY, CORRUPTIONS, OPTIONS = "observatory", "corruptions", "options"
+OBSERVATORY, CORRUPTIONS, OPTIONS, WORDING = "observatory", "corruptions", "options", "wording"
 BASELINE = "baseline"
 """The suite whose metrics compare with an earlier run."""
 _SUITES = {
@@ -43,7 +43,7 @@ _SUITES = {
     "attempts": "attempts",
     "ladder": "resolution",
     PREPROCESSING: "resolution",
-    "directional": "wording",
+    "directional": WORDING,
 }
 """Family of the last step of a setting to the suite of metrics for its cells; corruptions for all others."""
 

@@ -27,7 +27,7 @@ from .stopping import Stopping
 
 def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming: Lookahead) -> Record:
     """Judges one test: the whole flow, for cells, summary metrics and families alike."""
-    begun = coming.begin(reads.planned)
+    begun, sources = coming.begin(reads.planned), sources.of_changed(reads)
     if why := why_not_asked(reads, sources):
         return judge(refused(reads, sources, why), policy, today)
     stopping: Stopping | None = begun or Stopping.of(reads, sources, policy, today)  # None: all answers are asked
@@ -80,7 +80,9 @@ class Judge:
             self.evaluator,
             self.asker,
             self.policies,
-            lambda cell: Stopping.of(sources.reads_of(cell), sources, self.policies[cell.model], self.today),
+            lambda cell: Stopping.of(
+                reads := sources.reads_of(cell), sources.of_changed(reads), self.policies[cell.model], self.today
+            ),
             lambda dataset: bool(sources.task(dataset)),
             sources.why_task_not_shown,
         )

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.estimate import ROUNDING
-from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.core.sample import PictureDigests, Sample, kind_of_stratum
-from pytest_vlmrobust.evaluation.run.answers import Answers, Thumbnails
-from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.core.sample import Sample, kind_of_stratum
+from pytest_vlmrobust.evaluation.run.answers import PartOfAnswers
 from pytest_vlmrobust.policies import Policy, Rule, Tier
 
 from .audits import asking_order
@@ -55,60 +52,18 @@ def risk_shares(size: int) -> dict[int, float]:
 
 
 @dataclass(eq=False)
-class PartialAnswers:
+class PartialAnswers(PartOfAnswers):
     """The answers about the first samples in the order in which they are asked: what a look judges."""
 
-    whole: Answers
     share: float
     """The part of each dataset that is asked about."""
     fingerprints: Callable[[str], tuple[str, ...]]
     """Gives what the order of the samples of a dataset is made of."""
-    _samples: dict[str, tuple[Sample, ...]] = field(default_factory=dict)
-
-    @property
-    def models(self) -> Mapping[str, ModelRef]:
-        """The models by the name that stands in cells."""
-        return self.whole.models
-
-    @property
-    def album(self) -> Thumbnails:
-        """Where thumbnails come from."""
-        return self.whole.album
-
-    @property
-    def inferred(self) -> int:
-        """How many answers came from a model so far."""
-        return self.whole.inferred
-
-    @property
-    def recalled(self) -> int:
-        """How many answers came from a store so far."""
-        return self.whole.recalled
-
-    def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a dataset as a whole."""
-        return self.whole.corpus_metric(dataset)
-
-    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the digests of images by sample id."""
-        return self.whole.pictures(dataset)
-
-    def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples that are asked about, in the order of the dataset; the same object each time."""
-        if dataset not in self._samples:
-            everything = self.whole.samples(dataset)
-            self._samples[dataset] = tuple(everything[place] for place in self.places(dataset))
-        return self._samples[dataset]
 
     def places(self, dataset: str) -> tuple[int, ...]:
         """Returns the places of the samples of a dataset that are asked about."""
         fingerprints = self.fingerprints(dataset)
         return first_places(fingerprints, math.ceil(self.share * len(fingerprints) - ROUNDING))
-
-    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the answers and scores of a cell."""
-        chosen = self.places(cell.dataset)
-        return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure
 from pytest_vlmrobust.core.sample import strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.answers import Answers
+from pytest_vlmrobust.evaluation.run.answers import Answers, AnswersOfChanged
 from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
@@ -52,7 +52,7 @@ from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
 from .budgets import blind_unparsed, budget_measures, failure_measures
 from .cell_quantities import with_choices, with_kept_labels
-from .context import OPTIONS, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
+from .context import OPTIONS, WORDING, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .measurements import applying, estimate_all, metric_key, metric_keys
 from .reads import (
     AttemptsOf,
@@ -98,6 +98,8 @@ class Sources:
     """By model and dataset, why a task is not shown to be done."""
     fingerprints: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     """By model and dataset, what the order is made of in which samples are asked."""
+    of_all: Sources | None = None
+    """Those about all questions, where these are about the ones that the settings of a test change."""
 
     @property
     def is_part(self) -> bool:
@@ -113,6 +115,31 @@ class Sources:
         """Returns the same with answers to a part of the samples, for the quantities called ``names``."""
         return dataclasses.replace(self, answers=answers, all_answers=self.everything, names=names)
 
+    def of_changed(self, reads: Reads) -> Sources:
+        """Returns the same about the questions that the settings of a test change: the others are asked as before.
+
+        Of several settings every one has to change a question; but for metrics of the options and wordings of a question any
+        of them, as they read the settings that change it.
+        """
+        cells = [reads.planned] if reads.by_need and isinstance(reads.planned, Cell) else reads.of_settings
+        found = {each.setting: self.answers.changed(each.dataset, each.setting) for each in cells}
+        changed = [set(places) for places in found.values() if places is not None]
+        if not changed or min(map(len, changed)) == len(self.answers.samples(reads.planned.dataset)):
+            return self
+        kept = set.union(*changed) if _reads_any_change(reads.planned) else set.intersection(*changed)
+        answers = AnswersOfChanged(self.answers, tuple(sorted(kept)))
+        return dataclasses.replace(self, answers=answers, fingerprints={}, of_all=self)
+
+    def said_of_changed(self, about: Planned) -> tuple[str, ...]:
+        """Returns how many questions of how many a test is about, where its settings leave some as they are."""
+        if self.of_all is None:
+            return ()
+        kept, count = (len(sources.answers.samples(about.dataset)) for sources in (self, self.of_all))
+        if kept == count:
+            return ()
+        settings = str(about.setting) if isinstance(about, Cell) else "a setting" if _reads_any_change(about) else "every setting"
+        return (f"{kept} of {count} questions are changed by {settings}; the others do not count",)
+
     def task(self, dataset: str) -> str:
         """Returns the task that made a dataset of a collection; empty for plain questions."""
         return self.data.tasks.get(dataset, "")
@@ -125,6 +152,8 @@ class Sources:
         """Returns why a model is not shown to do a task on unchanged images; it is then not asked about changed ones."""
         if not self.task(dataset):
             return ""
+        if self.of_all is not None:
+            return self.of_all.why_task_not_shown(model, dataset)
         if (model, dataset) not in self.refusals:
             why = self.data.lacking(dataset) or observatory.why_task_not_shown(self.everything, model, dataset)
             self.refusals[model, dataset] = why
@@ -147,6 +176,10 @@ class Measurement:
     """Why a bound that is kept shows nothing: the images are not needed for it."""
 
 
+def _reads_any_change(about: Planned) -> bool:
+    return isinstance(about, SweepMetric) and metrics.get(about.metric).suite in (OPTIONS, WORDING)
+
+
 # One door for all tests that are not asked about.
 
 
@@ -155,6 +188,8 @@ def why_not_asked(reads: Reads, sources: Sources) -> str:
     planned, members = reads.planned, [reads.planned.model]
     if not reads.by_need:
         return sources.data.lacking(planned.dataset)
+    if not sources.answers.samples(planned.dataset):
+        return "no question is changed by the settings of the test"
     if isinstance(planned, FamilyMetric):
         members = [*sources.families[planned.family].members]
         _refuse_unlike_models(sources, members, planned.dataset)
@@ -273,6 +308,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
             "positions": positions(result),
             "received": received(result) if LADDER_FAMILY in family_and_level(cell.setting)[0].split("+") else "",
             "notes": (
+                *sources.said_of_changed(cell),
                 *undone_steps(result),
                 *rci_bands(estimates, cell.setting),
                 *savings(result),
@@ -317,7 +353,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     table = _sweep_table(sweep, reads, sources)
     used = [Cell(sweep.model, sweep.dataset, setting) for setting in _settings_read(sweep, reads, table, sources)]
     table, samples, notes = _on_common(sweep.dataset, metric, table, sources)
-    notes.append(small_categories(metric.needs, sources.everything.samples(sweep.dataset)))
+    notes += [*sources.said_of_changed(sweep), small_categories(metric.needs, sources.everything.samples(sweep.dataset))]
     if metric.label_preserving:
         table, samples, changed = with_kept_labels(table, samples)
         notes += [changed, metric.note(table) if metric.note and table.samples else ""]
@@ -335,6 +371,9 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     names = None if sources.names is None else {*sources.names, sweep.metric}
     estimates = estimate_all(test, scores, names)
     own = estimates.pop(sweep.metric)
+    if metric.suite == WORDING and not invalid:
+        places = {str(each.setting): answers.changed(each.dataset, each.setting) for each in reads.of_settings}
+        own = _largest_of_parts(own, metric, table, places)
     own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
     further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
     further += [] if invalid else _by_stratum(test, scores, sources)
@@ -366,6 +405,33 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
         facts,
         _why_not_passed(sweep, sweep.split, sources),
     )
+
+
+def _largest_of_parts(
+    own: Estimate, metric: metrics.Metric, table: ScoreTable, changed: Mapping[str, Sequence[int] | None]
+) -> Estimate:
+    """Returns a metric over the questions that a wording changes, and the wordings that change all of these; the largest one.
+
+    What a wording does to a few questions would hardly show over all. Each part that exceeds no bound shows that the largest
+    does not (intersection-union); from below each has its part of the risk (Bonferroni).
+    """
+    rows = {name: frozenset(range(table.samples) if places is None else places) for name, places in changed.items()}
+    if set(rows.values()) == {frozenset(range(table.samples))}:
+        return own
+    parts = []
+    for kept in dict.fromkeys(rows.values()):
+        those = {name: scores for name, scores in table.by_setting.items() if rows[name] >= kept}
+        part = dataclasses.replace(table, by_setting=those)
+        parts.append(metrics.estimate(metric.name, rows_of(part, [row in kept for row in range(table.samples)]), confidence=None))
+
+    def at(level: float) -> tuple[float, float]:
+        corrected = 1.0 - (1.0 - level) / len(parts)
+        return max(part.interval(corrected)[0] for part in parts), max(part.interval(level)[1] for part in parts)
+
+    largest = max(parts, key=lambda part: (part.value, -part.n))
+    unknown = next((part for part in parts if not part.finite), largest)  # a part of the samples may lack some
+    low, high = at(own.confidence) if unknown is largest and not math.isnan(own.confidence) else (math.nan, math.nan)
+    return dataclasses.replace(unknown, low=low, high=high, confidence=own.confidence, at=at)
 
 
 def summary(
@@ -453,7 +519,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
     test = PlannedTest(planned, DatasetFacts(sources.task(planned.dataset)))
     groups = groups_of(answers.samples(planned.dataset))
     own = estimate_all(test, FamilyScores(family.parameters, scores, groups, sources.confidence))[planned.metric]
-    notes = (observatory.members_note(planned, family, scores),)
+    notes = (*sources.said_of_changed(planned), observatory.members_note(planned, family, scores))
     return Measurement(
         planned,
         [(MetricKey(planned.model, planned.dataset, planned.metric, planned.split), own)],

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import RunData
@@ -15,7 +16,7 @@ from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
 from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .baseline import Baseline
-from .context import DatasetFacts
+from .context import OPTIONS, DatasetFacts
 from .judge_inputs import StoredTest
 from .loopholes import refuse_loopholes
 from .measurements import metric_keys
@@ -53,7 +54,19 @@ class PlannedTests:
 
     def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
         """Returns the settings that a summary metric is taken over; none for a test of one cell."""
-        return self.expand_settings(test.names, test.about.dataset) if test.names else ()
+        dataset = test.about.dataset
+        every = self.expand_settings(test.names, dataset) if test.names else ()
+        return tuple(setting for setting in every if self.data.changes(dataset, setting))
+
+    def changed_size(self, test: MetricKey) -> tuple[int, int] | None:
+        """Returns how many images and questions a test is about at most, where its settings change a part of the questions."""
+        if test.family:
+            return self.data.changed_size(test.dataset, Setting.parse(test.setting))
+        about = SweepMetric(test.model, test.dataset, test.metric, test.setting)
+        settings = next((self.settings_of(each) for each in self.selection.tests if each.about == about), ())
+        sizes = [size for each in settings if (size := self.data.changed_size(test.dataset, each)) is not None]
+        most = test.metric in metrics.names(suite=OPTIONS)
+        return (max if most else min)(sizes, default=None)
 
     def required_cells(self) -> list[Cell]:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""

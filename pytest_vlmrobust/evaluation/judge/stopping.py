@@ -35,6 +35,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BUDGET_METRICS, LARGEST_DROP, Record
 from pytest_vlmrobust.core.sample import kind_of_stratum, strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.evaluation.run.answers import AnswersOfChanged
 from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -162,14 +163,23 @@ class Stopping:
     def _advance(self, scores: Any) -> None:
         assert self._steps is not None
         try:
-            self._requests = self._steps.send(scores)
+            self._requests = [self._request(each.cell, each.places or ()) for each in self._steps.send(scores)]
         except StopIteration as end:
             self._requests, self.is_decided = (), end.value
 
     @property
     def order(self) -> Sequence[int]:
-        """The places of all samples, in the order in which they are asked."""
+        """The places of all samples that the test is about, in the order in which they are asked."""
         return asking_order(self._fingerprints(self.reads.planned.dataset))
+
+    def request(self, cell: Cell, first: int, last: int) -> CellRequest:
+        """Returns how these samples of a cell are asked, by their numbers in that order."""
+        return self._request(cell, self.order[first:last])
+
+    def _request(self, cell: Cell, places: Sequence[int]) -> CellRequest:
+        """Returns how the samples at these places are asked, by their places in the dataset."""
+        answers = self.sources.answers
+        return CellRequest(cell, answers.asked(cell, places) if isinstance(answers, AnswersOfChanged) else places)
 
     @property
     def measurement(self) -> Measurement:

@@ -67,6 +67,7 @@ class StoredAnswers:
     """Answers whose recomputed score differs, in the order in which cells were requested."""
     _results: dict[Cell, CellResult] = field(default_factory=dict)
     _samples: dict[tuple[str, str], tuple[Sample, ...]] = field(default_factory=dict)
+    _changed: dict[tuple[str, Setting], tuple[int, ...] | None] = field(default_factory=dict)
     _pictures: dict[str, Mapping[str, PictureDigests]] = field(default_factory=dict)
 
     def corpus_metric(self, dataset: str) -> str:
@@ -83,10 +84,19 @@ class StoredAnswers:
             self._pictures[dataset] = self.evidence.pictures(dataset)
         return self._pictures[dataset]
 
+    def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
+        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
+        if (dataset, setting) not in self._changed:
+            self._changed[dataset, setting] = tuple(sorted(self.evidence.changed_questions(dataset, setting))) or None
+        return self._changed[dataset, setting]
+
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the answers of a cell with their scores of now: to the samples at these places, or to all."""
+        """Returns the answers of a cell with their scores of now: to the samples at these places, or to all.
+
+        All are those that the setting changes, where it changes questions.
+        """
         if places is None:
-            if cell not in self._results or self._results[cell].places is not None:
+            if cell not in self._results or self._results[cell].places not in (None, self.changed(cell.dataset, cell.setting)):
                 self._results[cell] = self._result(self.evidence.get_cell(cell))
             return self._results[cell]
         result = self.partial(cell)

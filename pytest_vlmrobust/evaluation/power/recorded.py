@@ -127,6 +127,7 @@ def recorded_models(run: Path) -> list[Recorded]:
 
 def _recorded_model(answers: StoredAnswers, cells: Iterable[Cell]) -> Recorded:
     results = {cell.setting: answers.result(cell) for cell in cells}
+    results = {setting: result for setting, result in results.items() if result.places is None}  # all about the same questions
     broken = next((result.cell for result in results.values() if np.isnan(result.values).any()), None)
     if broken is not None:
         raise UsageError(f"{broken}: inferences failed, and scores are missing. Complete the run: pytest --vlm-rerun errors")

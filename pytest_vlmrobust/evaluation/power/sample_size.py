@@ -7,7 +7,7 @@ that does not pass in a fifth of these simulated runs is too tight for so few sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
@@ -52,6 +52,7 @@ _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them: fewer decide less."""
 _PEOPLE = ("a", "b")
 _MILD = "fog:low"
+ChangedSizes: TypeAlias = Callable[[MetricKey], "tuple[int, int] | None"]
 _Asked: TypeAlias = tuple[Rule, tuple[MetricKey, ...]]
 _PASSES = frozenset({Outcome.PASS, Outcome.MEASURED, Outcome.WAIVED})
 
@@ -159,6 +160,7 @@ def undecidable(
     *,
     today: date,
     questions: Mapping[str, int] | None = None,
+    changed: ChangedSizes = lambda _test: None,
 ) -> list[TooFew]:
     """Returns the rules that the samples hardly decide, dataset by dataset, in the order of the policy.
 
@@ -172,6 +174,7 @@ def undecidable(
         today: what waivers are dated against.
         questions: dataset to its number of questions, where several are asked about one image. At best their answers are
             independent.
+        changed: gives the images and questions of a test whose settings change a part of the questions, which it is about.
     """
     waivers = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
     planned: dict[str, set[MetricKey]] = {}
@@ -192,11 +195,16 @@ def undecidable(
         )
         if asked:
             settings = tuple(sorted({test.setting for test in own if test.family}))
-            each = max(round((questions or {}).get(dataset, 0) / sizes[dataset]), 1)
-            undecided += [
-                replace(too_few, dataset=dataset)
-                for too_few in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
-            ]
+            whole = sizes[dataset], (questions or {}).get(dataset, 0)
+            fewest = {
+                rule.id: min((changed(test) or whole for test in own if rule.bounds(test)), default=whole)
+                for rule in policy.rules
+            }
+            for size in dict.fromkeys(fewest[rule.id] for rule, _ in asked):
+                alike = tuple(pair for pair in asked if fewest[pair[0].id] == size)
+                each = max(round(size[1] / size[0]), 1)
+                found = _too_few(alike, settings, _positions(dataset), size[0], each)
+                undecided += [replace(too_few, dataset=dataset) for too_few in found]
     return undecided
 
 
@@ -226,6 +234,7 @@ def sample_warnings(
     sizes: Mapping[str, tuple[int, int]],
     *,
     today: date,
+    changed: ChangedSizes = lambda _test: None,
 ) -> list[str]:
     """Returns, a sentence for each, the rules that the samples of a run hardly decide, with the models that they are about."""
     pictures = {dataset: count for dataset, (count, _) in sizes.items()}
@@ -234,7 +243,8 @@ def sample_warnings(
     for name, tests in planned.items():
         if name not in policies:
             continue  # a family of models: what they have in common is not simulated
-        for _, sentence in sentences(undecidable(policies[name], tests, pictures, today=today, questions=questions)):
+        few = undecidable(policies[name], tests, pictures, today=today, questions=questions, changed=changed)
+        for _, sentence in sentences(few):
             models.setdefault(sentence, []).append(name)
     return [f"{', '.join(names)}: {sentence}" for sentence, names in models.items()]
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.perturbations.questions import split
+from pytest_vlmrobust.store import Answer
 
-if TYPE_CHECKING:
-    from pytest_vlmrobust.evaluation.run.results import CellResult
+from .results import CellResult
 
 
 class Thumbnails(Protocol):
@@ -66,9 +68,110 @@ class Answers(Questions, Protocol):
         """Returns the name of the metric that is reported for a dataset as a whole."""
         ...
 
+    def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
+        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone.
+
+        The others are asked as before: no test of the setting counts them.
+        """
+        ...
+
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell: to the samples at these places of the dataset, or to all."""
         ...
+
+
+@dataclass(eq=False)
+class PartOfAnswers:
+    """The answers about some samples of each dataset, as if there were no others."""
+
+    whole: Answers
+    _samples: dict[str, tuple[Sample, ...]] = field(default_factory=dict, init=False)
+
+    def places(self, dataset: str) -> tuple[int, ...]:
+        """Returns the places of these samples among all."""
+        raise NotImplementedError
+
+    @property
+    def models(self) -> Mapping[str, ModelRef]:
+        """The models by the name that stands in cells."""
+        return self.whole.models
+
+    @property
+    def album(self) -> Thumbnails:
+        """Where thumbnails come from."""
+        return self.whole.album
+
+    @property
+    def inferred(self) -> int:
+        """How many answers came from a model so far."""
+        return self.whole.inferred
+
+    @property
+    def recalled(self) -> int:
+        """How many answers came from a store so far."""
+        return self.whole.recalled
+
+    def corpus_metric(self, dataset: str) -> str:
+        """Returns the name of the metric that is reported for a dataset as a whole."""
+        return self.whole.corpus_metric(dataset)
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns the digests of images by sample id."""
+        return self.whole.pictures(dataset)
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns these samples, in the order of the dataset; the same object each time."""
+        if dataset not in self._samples:
+            everything = self.whole.samples(dataset)
+            self._samples[dataset] = tuple(everything[place] for place in self.places(dataset))
+        return self._samples[dataset]
+
+    def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
+        """Returns the places of those whose question a setting changes; ``None`` where it changes images alone."""
+        changed = self.whole.changed(dataset, setting)
+        among = None if changed is None else {*changed}
+        return None if among is None else tuple(i for i, place in enumerate(self.places(dataset)) if place in among)
+
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers and scores of a cell."""
+        chosen = self.places(cell.dataset)
+        return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
+
+
+@dataclass(eq=False)
+class AnswersOfChanged(PartOfAnswers):
+    """The answers about the questions that the settings of a test change."""
+
+    chosen: tuple[int, ...]
+
+    def places(self, dataset: str) -> tuple[int, ...]:  # noqa: ARG002 - a task without its hint has the same samples
+        """Returns the places of these samples among all."""
+        return self.chosen
+
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers and scores of a cell; a question that its setting does not change has its clean answer."""
+        chosen = self.chosen if places is None else [self.chosen[place] for place in places]
+        found = self.whole.changed(cell.dataset, cell.setting)
+        changed = {*(chosen if found is None else found)}
+        if changed.issuperset(chosen) or split(cell.setting)[1] != CLEAN:
+            return self.whole.result(cell, chosen)
+        own = self.whole.result(cell, [place for place in chosen if place in changed])
+        clean = self.whole.result(replace(cell, setting=CLEAN), [place for place in chosen if place not in changed])
+        rows = {
+            place: (sample, answer)
+            for each in (own, clean)
+            for place, sample, answer in zip(
+                each.places or (), each.samples, map(Answer, each.keys, each.predictions, each.scores), strict=True
+            )
+        }
+        samples, answers = zip(*(rows[place] for place in chosen), strict=True)
+        return CellResult.of(cell, samples, answers, views=1, places=chosen, notes=own.notes, seconds=own.seconds)
+
+    def asked(self, cell: Cell, places: Sequence[int]) -> list[int]:
+        """Returns which places of the dataset are asked about, of those among these samples."""
+        changed = self.whole.changed(cell.dataset, cell.setting)
+        among = {*(self.chosen if changed is None else changed)}
+        return [place for place in (self.chosen[place] for place in places) if place in among]
 
 
 def chances(samples: Sequence[Sample]) -> NDArray[np.float64]:

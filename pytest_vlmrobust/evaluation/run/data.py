@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
-from pytest_vlmrobust.core.cell import CLEAN, Setting
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
@@ -92,7 +92,7 @@ class RunData:
     sample: str = ""
     _opened: dict[str, Collection | None] = field(default_factory=dict)
     _looked: dict[str, Dataset] = field(default_factory=dict)
-    _changes: dict[tuple[str, Setting], bool] = field(default_factory=dict)
+    _changed: dict[tuple[str, Setting], tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def questions(self) -> dict[str, str]:
@@ -162,7 +162,7 @@ class RunData:
         """
         found: dict[str, None] = {}
         for name in names:
-            idle = [str(setting) for (dataset, setting), changes in self._changes.items() if dataset == name and not changes]
+            idle = [str(setting) for (dataset, setting), size in self._changed.items() if dataset == name and not any(size)]
             found |= dict.fromkeys([f"{name}: not asked, as no question of it would change: {first_few(idle)}"] if idle else ())
             if name in self.tasks:
                 with contextlib.suppress(VlmRobustError):
@@ -183,7 +183,7 @@ class RunData:
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
         """Returns how many source images and questions a run asks of datasets; those that cannot be read are left out."""
         chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
-        return {name: (len({sample.source_image for sample in samples}), len(samples)) for name, samples in chosen.items()}
+        return {name: _size(samples) for name, samples in chosen.items()}
 
     def check_scoring(self, names: Iterable[str], sample: str) -> None:
         """Looks whether something says how the answers to each question are scored, before any model is asked.
@@ -219,18 +219,24 @@ class RunData:
         return max((len(sample.options) for sample in self._chosen(name, "")), default=0)
 
     def changes(self, name: str, setting: Setting) -> bool:
-        """Whether a setting that perturbs questions alone changes one of a dataset; any other setting changes images."""
-        steps, of_pixels = split(setting)
-        if not steps or of_pixels != CLEAN:
-            return True
-        if (name, setting) not in self._changes:
-            samples = self._chosen(name, "")
+        """Whether a setting that changes questions changes one of a dataset; any other setting changes images."""
+        size = self.changed_size(name, setting)
+        return size is None or any(size)
+
+    def changed_size(self, name: str, setting: Setting) -> tuple[int, int] | None:
+        """Returns how many source images and questions of a dataset are in questions that a setting changes.
+
+        ``None`` for a setting that changes images alone, and for data that cannot be read.
+        """
+        if not split(setting)[0] or not (samples := self._chosen(name, self.sample)):
+            return None
+        if (name, setting) not in self._changed:
             try:
-                changed = any(perturbed(sample, setting, seed=0) != sample for sample in samples)
+                changed = [sample for sample in samples if perturbed(sample, setting, seed=0) != sample]
             except Exception:  # noqa: BLE001 - of a user's perturbation: the test that asks says what is wrong
-                changed = True
-            self._changes[name, setting] = changed or not samples
-        return self._changes[name, setting]
+                changed = [*samples]
+            self._changed[name, setting] = _size(changed)
+        return self._changed[name, setting]
 
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
         """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it say why."""
@@ -304,6 +310,10 @@ class RunData:
                 )
             found[short] = name
         return found
+
+
+def _size(samples: Sequence[Sample]) -> tuple[int, int]:
+    return len({sample.source_image for sample in samples}), len(samples)
 
 
 def unhinted(name: str, tasks: Mapping[str, str]) -> str:

@@ -155,6 +155,7 @@ class Evaluator:
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._questions: dict[tuple[str, str, tuple[Step, ...]], Sequence[tuple[Sample, str]]] = {}
+        self._changed: dict[tuple[str, tuple[Step, ...]], tuple[int, ...]] = {}
         self._key_of: dict[str, Callable[..., str]] = {}
         """What gives the keys of answers of each model."""
         self._questions_json: dict[tuple[str, str, str, tuple[Step, ...]], str] = {}
@@ -268,7 +269,7 @@ class Evaluator:
     def _size(self, request: CellRequest) -> int:
         """Returns about how many samples a request is about: those of a dataset that was not read yet fill all room."""
         return (
-            len(self._samples.get(request.cell.dataset, ())) or self._engine.room
+            len(self._samples.get(request.cell.dataset, ())) or self._engine.room  # at most
             if request.places is None
             else len(request.places)
         )
@@ -297,9 +298,18 @@ class Evaluator:
         samples = [partial.asked[place * partial.views].sample for place in places]
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
 
-    def question(self, sample: Sample, setting: str) -> Sample:
+    def question(self, sample: Sample, setting: str | Setting) -> Sample:
         """Returns a sample as it is asked under a setting that may change the question."""
-        return self._views.question(sample, Setting.parse(setting))
+        return self._views.question(sample, Setting.parse(setting) if isinstance(setting, str) else setting)
+
+    def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
+        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
+        if not (steps := split(setting)[0]):
+            return None
+        if (dataset, steps) not in self._changed:
+            asked = enumerate(self.samples(dataset))
+            self._changed[dataset, steps] = tuple(place for place, one in asked if self.question(one, setting) != one)
+        return self._changed[dataset, steps]
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""
@@ -525,7 +535,8 @@ class Evaluator:
         """Returns the questions of an expected part of a cell that the store has no answers to."""
         partial = self._partial_cell(request.cell)
         views = 1 if self._stops(partial) else partial.views  # whether a further patch is asked about depends on the first
-        numbers = [place * partial.views + view for place in partial.missing(request.places) for view in range(views)]
+        places = self.changed(request.cell.dataset, request.cell.setting) if request.places is None else request.places
+        numbers = [place * partial.views + view for place in partial.missing(places) for view in range(views)]
         queries = self._queries(partial, numbers)
         known = self.store.has({query.key for query in queries if query.key is not None})
         return [query for query in queries if query.key not in known]
@@ -554,14 +565,7 @@ class Evaluator:
     def _notes(self, partial: PartialCell, places: Sequence[int]) -> dict[str, tuple[str, ...]]:
         chosen = [partial.asked[place * partial.views] for place in places]
         by_recipe = self.store.get_notes({query.recipe for query in chosen})
-        notes = {query.sample.id: by_recipe[query.recipe] for query in chosen if query.recipe in by_recipe}
-        if steps := split(partial.cell.setting)[0]:
-            before = self.samples_in_model_coordinates(partial.cell.model, partial.cell.dataset)
-            note = f"{'+'.join(map(str, steps))}: does not apply to this question, which is asked as it is"
-            for place, query in zip(places, chosen, strict=True):
-                if query.sample == before[place]:
-                    notes[query.sample.id] = (*notes.get(query.sample.id, ()), note)
-        return notes
+        return {query.sample.id: by_recipe[query.recipe] for query in chosen if query.recipe in by_recipe}
 
     def _recall(self, cell: Cell, asked: Sequence[Query]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""

@@ -12,13 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
-from pytest_vlmrobust.core.cell import BASELINES, CLEAN
+from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import NEWLY_WRONG, Example, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
-from pytest_vlmrobust.perturbations.questions import split
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.journal import FILE_NAME
 from pytest_vlmrobust.store.questions import changes_to_json
@@ -52,6 +51,18 @@ class EvidenceSource(Protocol):
         """Returns the samples of a dataset as a model is asked about them."""
         ...
 
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples of a dataset that the run asks about."""
+        ...
+
+    def question(self, sample: Sample, setting: Setting) -> Sample:
+        """Returns a sample as it is asked under a setting that may change the question."""
+        ...
+
+    def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
+        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
+        ...
+
 
 _JOINED_SECONDS = 1.0
 """How long results wait for others with which they are stored."""
@@ -64,6 +75,8 @@ class EvidenceWriter:
     evidence: Evidence
     source: EvidenceSource
     _known: set[tuple[str, str]] = field(default_factory=set)
+    _changed: set[tuple[str, Setting]] = field(default_factory=set)
+    """Datasets with settings whose changed questions are stored."""
     _waiting: list[StoredCell] = field(default_factory=list)
     """Results that are not stored yet."""
     _encoded: dict[str, str] = field(default_factory=dict)
@@ -108,20 +121,22 @@ class EvidenceWriter:
         if result.cell.setting == CLEAN:
             self.evidence.put_pictures(name, self.source.pictures(name))
         answers = tuple(map(Answer, result.keys, result.predictions, result.scores))
-        questions = self._changed_questions(result)
+        questions = self._changed_questions(name, result.cell.setting)
         self._waiting.append(StoredCell(result.cell, result.views, answers, result.notes, result.places, questions))
         self._encoded |= self.source.encoded
         if not self._joins or time.monotonic() - self._stored_at > _JOINED_SECONDS:
             self._store()
 
-    def _changed_questions(self, result: CellResult) -> dict[int, str]:
-        """Returns what the setting changed in questions, by the places of samples."""
-        if not split(result.cell.setting)[0]:
+    def _changed_questions(self, dataset: str, setting: Setting) -> dict[int, str]:
+        """Returns what a setting changes in questions, by the places of samples: in all at once, as a test counts these alone."""
+        if (dataset, setting) in self._changed:
             return {}
-        before = self.source.samples_in_model_coordinates(result.cell.model, result.cell.dataset)
-        places = range(len(before)) if result.places is None else result.places
-        pairs = zip(places, result.samples, strict=True)
-        return {place: changes_to_json(before[place], sample) for place, sample in pairs if sample != before[place]}
+        self._changed.add((dataset, setting))
+        before = self.source.samples(dataset)
+        return {
+            place: changes_to_json(before[place], self.source.question(before[place], setting))
+            for place in self.source.changed(dataset, setting) or ()
+        }
 
 
 # Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.

@@ -154,7 +154,9 @@ class Filling:
     def _places(self, evaluator: Evaluator, cell: Cell) -> list[int]:
         asked = evaluator.queries(cell)
         firsts = asked[:: asked[0].views] if asked else []
-        return [place for place, query in enumerate(firsts) if self.shard.holds(query, cell)]
+        changed = evaluator.changed(cell.dataset, cell.setting)
+        places = range(len(firsts)) if changed is None else changed
+        return [place for place in places if self.shard.holds(firsts[place], cell)]
 
     def _lack(self, reason: str, count: int) -> None:
         self.failures[reason] = self.failures.get(reason, 0) + count

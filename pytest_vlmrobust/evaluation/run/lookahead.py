@@ -33,9 +33,8 @@ class EarlyStopping(Protocol):
     at_look: bool
     """Whether what is asked next is looked at, which reads further cells."""
 
-    @property
-    def order(self) -> Sequence[int]:
-        """The places of all samples, in the order in which they are asked."""
+    def request(self, cell: Cell, first: int, last: int) -> CellRequest:
+        """Returns how samples of a cell are asked, by their numbers in the order in which they are asked."""
         ...
 
     def next(self) -> Sequence[CellRequest]:
@@ -164,6 +163,7 @@ class Lookahead:
 
     def _expect_first(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> None:
         """Has the first samples of a cell asked about, those that are not on their way yet."""
-        if places := stopping.order[self._expected.get(cell, 0) : stopping.n_asked]:
-            asker.expect([CellRequest(cell, places)])
+        request = stopping.request(cell, self._expected.get(cell, 0), stopping.n_asked)
+        if request.places:
+            asker.expect([request])
             self._expected[cell] = stopping.n_asked

@@ -221,7 +221,8 @@ def _forecast(evaluator: Evaluator, model: str, dataset: str, cells: list[Cell],
     from .views import view_count
 
     samples = len(evaluator.samples(dataset))
-    passes = sum(samples * view_count(cell.setting) for cell in cells)
+    changed = [(cell, evaluator.changed(dataset, cell.setting)) for cell in cells]
+    passes = sum((samples if places is None else len(places)) * view_count(cell.setting) for cell, places in changed)
     held: int | None = 0
     unrendered, problem = passes, ""
     try:
@@ -241,7 +242,7 @@ def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
     """Returns how many views have an answer in the store, and of how many the pixels are not known."""
     held = unrendered = 0
     for cell in cells:
-        keys = [query.key for query in evaluator.queries(cell)]
+        keys = [query.key for query in evaluator.queries(cell, evaluator.changed(cell.dataset, cell.setting))]
         known = evaluator.store.has({key for key in keys if key is not None})
         held += sum(key in known for key in keys)
         unrendered += keys.count(None)

@@ -107,7 +107,7 @@ def _log(evidence: Evidence, cell: Cell, record: Record | None, run: RunFiles) -
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec
 
     stored = evidence.get_cell(cell, whole=False) if cell in set(evidence.cells()) else None
-    asked = [] if stored is None else _asked(stored, evidence.samples(cell.dataset, cell.model))
+    asked = [] if stored is None else _asked(stored, evidence.samples(cell.dataset, cell.model, cell.setting))
     samples = [sample for each, answers in asked for sample in _samples(each, answers, cell)]
     views = 1 if stored is None else stored.views
     name = str(run.manifest.get("run", run.directory.resolve().name))

@@ -114,8 +114,9 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
     benchmarks = []
     for cell in cells:
         stored = evidence.get_cell(cell)
-        lines = _lines(problems, stored)
-        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(problems) - len(lines), metric)
+        asked = problems if stored.places is None else [problems[place] for place in stored.places]
+        lines = _lines(asked, stored)
+        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(asked) - len(lines), metric)
         config = {
             "benchmark": benchmark.name,
             "model": cell.model,

@@ -90,6 +90,9 @@ class Answers:
     def corpus_metric(self, dataset: str) -> str:
         return "accuracy"
 
+    def changed(self, dataset: str, setting: Setting) -> None:
+        return None
+
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         chosen = list(range(len(self.everyone)) if places is None else places)
         name = str(cell.setting)
