@@ -20,7 +20,7 @@ from .context import OPTIONS, DatasetFacts
 from .judge_inputs import StoredTest
 from .loopholes import refuse_loopholes
 from .measurements import metric_keys
-from .reads import Reads, attempts_of, reads_of
+from .reads import Reads, attempts_of, reads_baselines_only, reads_of
 from .scopes import refuse_empty_slices, refuse_unknown_scopes
 
 
@@ -63,10 +63,11 @@ class PlannedTests:
         if test.family:
             return self.data.changed_size(test.dataset, Setting.parse(test.setting))
         about = SweepMetric(test.model, test.dataset, test.metric, test.setting)
+        if test.metric not in metrics.names("sweep") or reads_baselines_only(about):
+            return None
         settings = next((self.settings_of(each) for each in self.selection.tests if each.about == about), ())
         sizes = [size for each in settings if (size := self.data.changed_size(test.dataset, each)) is not None]
-        most = test.metric in metrics.names(suite=OPTIONS)
-        return (max if most else min)(sizes, default=None)
+        return (max if metrics.get(test.metric).suite == OPTIONS else min)(sizes, default=None)
 
     def required_cells(self) -> list[Cell]:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
