@@ -65,7 +65,17 @@ def test_outcomes_and_decisions(name: str) -> None:
 
 def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
     measure = Measure(
-        "accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, "warning: x", waiver="W1", not_shown=(OPEN_RULE,)
+        "accuracy_drop",
+        0.1,
+        0.0,
+        0.2,
+        10,
+        "0.05",
+        Outcome.WAIVED,
+        "warning: x",
+        waiver="W1",
+        not_shown=(OPEN_RULE,),
+        ends=(0.05,),
     )
     record = Record(
         "cell",
