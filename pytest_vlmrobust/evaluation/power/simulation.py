@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,17 +28,9 @@ from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
 from pytest_vlmrobust.evaluation.run.plan import needs_twin
-from pytest_vlmrobust.metrics.corruption import low_settings
-from pytest_vlmrobust.metrics.statistics.clusters import one_sided, student_tail
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
-from pytest_vlmrobust.metrics.statistics.ratios import (
-    SHARED_CLEAN,
-    likeliest_shares,
-    ratio_p_values,
-    restricted_score,
-    restricted_tail,
-)
+from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Rule, Tier
 
@@ -58,10 +50,6 @@ SIMULATED = ("corruptions", "patches", "resolution", *QUESTIONS, OBSERVATORY)
 DECIDED = 0.8
 """The share of runs that should end GO or NO-GO."""
 _MOST_SAMPLES = 30_000
-_NEAR = 1e-3
-"""P-values and risks that differ by less, relatively, are compared by the real interval."""
-_LARGEST: dict[str, Callable[[Iterable[str]], tuple[str, ...]]] = {"worst_case_drop": tuple, "worst_at_low": low_settings}
-"""Metrics that are the largest drop, and over which settings."""
 _WORST_FIRST = (*(outcome for outcome in WORST_FIRST if outcome is not Outcome.PASS), Outcome.PASS)
 """What counts of the tests of one rule: a warning of one of them is said although all others pass."""
 _LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
@@ -278,22 +266,16 @@ class Simulation:
         tables: Mapping[str, ScoreTable],
         known: dict[tuple[object, ...], Estimate],
     ) -> Iterator[Outcome]:
-        """Yields outcomes of the tests that can decide a rule: of each suite the furthest from PASS, and the nearest to FAIL.
-
-        All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
-        settings, put them in order.
-        """
-        for name, test, place, p_values in _decisive_tests(rule, tests, tables):
-            point = rule.treatment.judge is JudgedBy.POINT
-            real = partial(self._estimate, name, test, tables, known, point=point)
-            estimate = p_values.estimate(place, rule, test, tables[name], real) if p_values and p_values.exact else real()
+        """Yields outcomes of the tests that can decide a rule."""
+        for name, test in _decisive_tests(rule, tests, tables):
+            estimate = self._estimate(name, test, tables, known, point=rule.treatment.judge is JudgedBy.POINT)
             yield self._outcome(rule, test, estimate, tables[name])
 
     def decisive(self, name: str, tables: Mapping[str, ScoreTable]) -> list[Estimate]:
         """Returns the estimates of the tests that can decide a rule, by its id."""
         rule = next(rule for rule in self.planned.policy.rules if rule.id == name)
         return [
-            self._estimate(table, test, tables, {}) for table, test, *_ in _decisive_tests(rule, self.planned.tests[name], tables)
+            self._estimate(table, test, tables, {}) for table, test in _decisive_tests(rule, self.planned.tests[name], tables)
         ]
 
     def _outcome(self, rule: Rule, test: MetricKey, estimate: Estimate, table: ScoreTable) -> Outcome:
@@ -388,38 +370,22 @@ def _without_note(metric: str, *, point: bool) -> metrics.Metric:
 
 
 class _PValues(NamedTuple):
-    """How surely each test of a rule breaks its upper bound, and keeps it; shape (m,) each."""
+    """How surely each test of a rule breaks its upper bound, and keeps it; shape (m,) each. Only their order counts."""
 
     above: Array
-    """P-values of "at most the bound": small ones break it."""
+    """Small ones break it."""
     below: Array
-    """P-values of "at least the bound": small ones keep it."""
-    exact: bool
-    """Whether the real interval ends beyond the bound just where its tail is larger; otherwise only their order counts."""
-
-    def estimate(self, place: int, rule: Rule, test: MetricKey, table: ScoreTable, real: Callable[[], Estimate]) -> Estimate:
-        """Returns an estimate whose intervals lie on the side of the bound on which the real ones do, with ends that say no more.
-
-        Where a p-value and a tail are so near that rounding could tell, it is the real interval.
-        """
-        about, bound = metrics.get(test.metric), rule.bound.high
-        if about.gate and about.gate(table, test.setting):
-            return real()
-        above, below = float(self.above[place]), float(self.below[place])
-
-        def at(level: float) -> tuple[float, float]:
-            tail = one_sided(level)
-            if min(abs(above - tail), abs(below - tail)) <= _NEAR * tail:
-                return real().interval(level)
-            return bound + (1.0 if above < tail else -2.0), bound + (-1.0 if below < tail else 2.0)
-
-        return Estimate(values(test.metric, table, test.setting), table.samples, at=at)
+    """Small ones keep it."""
 
 
 def _decisive_tests(
     rule: Rule, tests: Sequence[tuple[str, MetricKey]], tables: Mapping[str, ScoreTable]
-) -> Iterator[tuple[str, MetricKey, int, _PValues | None]]:
-    """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
+) -> Iterator[tuple[str, MetricKey]]:
+    """Yields the tests that can decide a rule: of each suite the furthest from PASS, and the nearest to FAIL.
+
+    All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
+    settings, put them in order.
+    """
     for suite in dict.fromkeys(suite for suite, _ in tests):
         if not tables[suite].samples:  # a category of which nothing was drawn, as in a run that asks nothing of it
             continue
@@ -427,7 +393,7 @@ def _decisive_tests(
         point = rule.treatment.judge is JudgedBy.POINT
         p_values = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
         places = range(len(own)) if p_values is None else sorted({int(p_values.below.argmax()), int(p_values.above.argmin())})
-        yield from ((suite, own[place], place, p_values) for place in places)
+        yield from ((suite, own[place]) for place in places)
 
 
 def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
@@ -437,41 +403,26 @@ def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValue
     """
     if beside_scores(rule.metric).endswith(CONFIDENT) and not math.isfinite(rule.bound.low):
         found = np.array([values(rule.metric, table, setting) for setting in settings])
-        return _PValues(-found, found, exact=False)
-    if rule.metric not in {*_LOSSES, *_LARGEST, "relative_corruption_error"} or math.isfinite(rule.bound.low):
+        return _PValues(-found, found)
+    if rule.metric not in {*_LOSSES, "relative_corruption_error"} or math.isfinite(rule.bound.low):
         return None
-    names = _LARGEST[rule.metric](table.by_setting) if rule.metric in _LARGEST else settings
-    if not names or not (_whole(table.clean) and _whole(_now(table, names))):
+    if not (_whole(table.clean) and _whole(_now(table, settings))):
         return None
     if rule.metric == "relative_corruption_error":
         gained = table.clean - table.scores(NO_IMAGE_NAME)
-        lost = table.clean[:, None] - _now(table, names)
+        lost = table.clean[:, None] - _now(table, settings)
         return _of_gain_shares(lost, gained, rule.bound.high, table.clusters) if _whole(gained) else None
-    losses = _LOSSES["accuracy_drop" if rule.metric in _LARGEST else rule.metric](table, names)
+    losses = _LOSSES[rule.metric](table, settings)
     return _of_losses(rule, losses, table.clusters) if _whole(losses) else None
 
 
 def _of_gain_shares(lost: Array, gained: Array, bound: float, clusters: Clusters) -> _PValues:
-    """Returns the p-values of shares of the visual gain: in clusters, as their interval, by fewer samples and Student's tail."""
-    from scipy.special import ndtr
-
+    """Returns the p-values of shares of the visual gain; in clusters, the means in standard errors stand for them."""
     if clusters.independent:
-        return _PValues(*ratio_p_values(lost, gained, bound), exact=True)
-    pairs = np.stack([lost, np.broadcast_to(gained[:, None], lost.shape)], axis=2)
-    counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
-    unit = max(1.0, abs(bound))
-    values, contrasts = SHARED_CLEAN @ (1.0, -bound) / unit, (lost - bound * gained[:, None]) / unit
-    means = contrasts.mean(axis=0)
-    distance = np.maximum(means - values.min(), values.max() - means)
-    effects = clusters.guarded_effects(contrasts.var(axis=0), clusters.variances(contrasts), distance)
-    counts, rows = counts / effects[:, None], np.tile(values, (len(counts), 1))
-    shares = likeliest_shares(counts, rows)
-    scores, tails = restricted_score(counts, rows, shares), restricted_tail(counts, rows, shares)
-    above, below = (
-        student_tail(np.where(side * scores > 0.0, np.maximum(ndtr(-side * scores), tails), 1.0), clusters.degrees_of_freedom)
-        for side in (1.0, -1.0)
-    )
-    return _PValues(above, below, exact=True)
+        return _PValues(*ratio_p_values(lost, gained, bound))
+    contrasts = lost - bound * gained[:, None]
+    errors = contrasts.mean(axis=0) / np.sqrt(np.maximum(clusters.variances(contrasts), 1e-300))
+    return _PValues(-errors, errors)
 
 
 def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None:
@@ -480,13 +431,10 @@ def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None
         return None
     if rule.metric in ("harmful_flip_rate", "baseline_flip_rate"):
         more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
-        return _PValues(-more, more, exact=False) if clusters.independent else None
+        return _PValues(-more, more) if clusters.independent else None
     of = BoundedMeanTest.of_increases if rule.metric == "drop_increase" else TangoTest.of
     test: BoundTest = of(losses, clusters)
-    above, below = test.p_above(bound), test.p_below(bound)
-    if rule.metric in _LARGEST:  # one is shown to be above it, or all to be below
-        return _PValues(above.min(keepdims=True) * above.size, below.max(keepdims=True), exact=True)
-    return _PValues(above, below, exact=rule.metric != "drop_increase")
+    return _PValues(test.p_above(bound), test.p_below(bound))
 
 
 def _whole(scores: Array) -> bool:
