@@ -79,8 +79,19 @@ def _paired(*arrays: ArrayLike) -> tuple[Scores, ...]:
     return pair_scores(**dict(zip(names, arrays, strict=True)))
 
 
+def _tied(confidences: Scores) -> Scores:
+    """Returns the confidences, equal where they differ by rounding alone: each with the largest of those close behind it."""
+    order = np.argsort(-confidences, kind="stable")
+    falling = confidences[order]
+    first = np.concatenate([[True], falling[:-1] - falling[1:] > ROUNDING])[: len(falling)]
+    tied = np.empty_like(falling)
+    tied[order] = falling[np.maximum.accumulate(np.where(first, np.arange(len(falling)), 0))]
+    return tied
+
+
 def _ranks(confidences: Scores) -> tuple[Scores, Scores]:
     """Returns for each answer how many are more confident, and how many are at least as confident, each of shape (N,)."""
+    confidences = _tied(confidences)
     ascending = np.sort(-confidences)
     before, until = (np.searchsorted(ascending, -confidences, side=side).astype(np.float64) for side in _SIDES)
     return before, until
@@ -338,6 +349,7 @@ def _coverage(scores: Scores, confidences: Scores) -> float:
     """Returns the largest share of most confident answers that keeps the precision; those of equal confidence go together."""
     if not scores.size or np.isnan(scores + confidences).any():
         return math.nan
+    confidences = _tied(confidences)
     order = np.argsort(-confidences, kind="stable")
     last = np.append(np.diff(confidences[order]) != 0.0, True)
     places = np.arange(1, len(scores) + 1)
@@ -347,6 +359,7 @@ def _coverage(scores: Scores, confidences: Scores) -> float:
 
 def _tenths(confidences: Scores) -> Iterator[tuple[float, NDArray[np.intp]]]:
     """Yields for each tenth the share and the rows of answers that are accepted: those as confident as its last one, too."""
+    confidences = _tied(confidences)
     falling = -np.sort(-confidences)
     for tenth in range(1, 11):
         rows = np.flatnonzero(confidences >= falling[max(round(tenth * len(falling) / 10), 1) - 1])
@@ -369,7 +382,8 @@ def coverage_at_90_precision_interval(table: ScoreTable, setting: str | None, co
     for _, rows, clusters in reversed(tenths):
         if mean_interval(scores[rows], clusters, confidence)[1] >= PRECISION:
             break
-        more = (confidences > confidences[rows].min()).astype(float)
+        tied = _tied(confidences)
+        more = (tied > tied[rows].min()).astype(float)
         high = mean_interval(more, table.clusters, confidence)[1]
     return shown, max(high, _coverage(scores, confidences))
 

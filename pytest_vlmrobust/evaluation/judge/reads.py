@@ -242,15 +242,16 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
         for place, (sample, score) in enumerate(zip(result.samples, result.scores, strict=True)):
             if result is not clean and not sample.original_letters:  # a question that has no such order
                 continue
-            orders[place] += np.nan if score.state == "error" else 1.0
+            orders[place] += np.nan if score.state == "error" else 0.0
             if score.answer is not None and score.answer in sample.options:
+                orders[place] += 1.0
                 targets = [sample.target] if isinstance(sample.target, str) else sample.target
                 chosen[score.answer][place] += 1.0
                 for letter in targets:
                     right[letter][place] += 1.0 / len(targets)
     by_letter = {"chosen_by_letter": chosen, "right_by_letter": right}
     return {"same_by_setting": same} | {
-        name: {letter: counts / orders for letter, counts in of.items()} for name, of in by_letter.items()
+        name: {letter: counts / np.maximum(orders, 1.0) for letter, counts in of.items()} for name, of in by_letter.items()
     }
 
 

@@ -52,6 +52,9 @@ def test_the_order_of_equally_confident_answers_does_not_matter(name: str) -> No
     scores = np.array([1.0] * 7 + [0.0] * 3 + [1.0] * 4 + [0.0] * 6)
     first, other = (estimate(name, table_of(each, confidences), "fog:low") for each in (scores, scores[::-1][np.r_[10:20, 0:10]]))
     assert (first.value, first.low, first.high) == pytest.approx((other.value, other.low, other.high))
+    noise = 1e-15 * np.arange(20)  # probabilities of the same logits, summed in another order
+    noisy = estimate(name, table_of(scores, confidences + noise), "fog:low")
+    assert (noisy.value, noisy.low, noisy.high) == pytest.approx((first.value, first.low, first.high), abs=1e-9)
 
 
 def test_increases_are_differences() -> None:

@@ -86,7 +86,7 @@ def test_an_order_without_an_answer_counts_for_no_letter_and_a_failed_inference_
     samples = [question(0, 2, 0)]
     table = table_of(samples, [["A"], [""]])
     chosen, right = (table.required(need)["A"].tolist() for need in (Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER))
-    assert chosen == right == [0.5]
+    assert chosen == right == [1.0]  # of the orders whose answer is read: others dilute no pull
     assert estimate("answer_agreement", table).value == 0.0
     table = table_of(samples, [["A"], [None]])
     assert math.isnan(estimate("letter_pull", table).value)
