@@ -572,10 +572,14 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
 
 
 def _junit_file(config: pytest.Config, run: Run) -> Path | None:
-    """Returns where pytest writes JUnit; ``None`` where it does not, or into a pipe or device that cannot be read again."""
+    """Returns the JUnit file of pytest; ``None`` without one, or if it is printed or goes into a pipe: that is not read again."""
     given = os.path.expanduser(os.path.expandvars(config.getoption("xmlpath", default=None) or ""))  # noqa: PTH111 - as pytest
     path = run.inputs.invocation / given
-    is_stream = str(path.parent) in ("/dev", "/dev/fd") or (path.exists() and not path.is_file() and not path.is_dir())
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):  # there is no such file, or the stream is closed
+            if os.path.samestat(path.stat(), os.fstat(stream)):
+                return None
+    is_stream = path.exists() and not path.is_file() and not path.is_dir()
     return path if given and not is_stream else None
 
 
