@@ -621,7 +621,8 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
     with _note_failure(problems, "manifest"):
         run.results.take_back(reason)
     with _note_failure(problems, "report"):
-        _write_report(run, evidence=False)
+        if run.results.report is not None and run.results.report.path.is_dir():  # else it says GO nowhere
+            _write_report(run, evidence=False)
     with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
         if junit is not None and junit.is_file():
             correct(junit, run.results.view)
