@@ -12,10 +12,10 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import WORST_FIRST
-from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
+from pytest_vlmrobust.core.words import on_one_line, percent, quantity
 from pytest_vlmrobust.evaluation.after.comparison import Comparison
 
+from .comparison import estimate_cells
 from .facts import ci_variables
 from .files import RunFiles
 from .html.samples import stored_thumbnail
@@ -176,7 +176,7 @@ def _answers(comparison: Comparison, most: int) -> Mapping[str, Any]:
             str(sweep.mean_baseline_drop.n),
             "",
             "",
-            *_estimate(sweep.mean_baseline_drop),
+            *estimate_cells(sweep.mean_baseline_drop),
             "",
             "",
         )
@@ -184,14 +184,10 @@ def _answers(comparison: Comparison, most: int) -> Mapping[str, Any]:
     ]
     for cell in shown:
         counts = str(len(cell.broken)), str(len(cell.fixed))
-        rows.append((cell.name, str(cell.n), number(cell.then), number(cell.now), *_estimate(cell.baseline_drop), *counts))
+        rows.append((cell.name, str(cell.n), percent(cell.then), percent(cell.now), *estimate_cells(cell.baseline_drop), *counts))
     return {
         "unchanged": comparison.unchanged,
         "told": "; ".join(text for text, holds in parts.items() if holds),
         "rows": [(code(on_one_line(name, SHORT)), *row) for name, *row in rows[:most]],
         "count": len(rows),
     }
-
-
-def _estimate(drop: Estimate) -> tuple[str, str]:
-    return number(drop.value), interval(drop.low, drop.high)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
+from pytest_vlmrobust.core.words import first_few, interval, on_one_line, percent, points, quantity
 from pytest_vlmrobust.evaluation.after.comparison import CellChange, Comparison, SweepChange
 
 from .markdown import code, render
@@ -90,8 +90,8 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def _row(change: CellChange) -> tuple[str, ...]:
     drop, growth = change.baseline_drop, change.drop_increase
-    numbers = (number(change.then), number(change.now), number(drop.value), _interval(drop))
-    grown = ("", "") if growth is None else (number(growth.value), _interval(growth))
+    numbers = (percent(change.then), percent(change.now), *estimate_cells(drop))
+    grown = ("", "") if growth is None else estimate_cells(growth)
     return (change.name, str(change.n), *numbers, *grown, str(len(change.broken)), str(len(change.fixed)))
 
 
@@ -102,7 +102,7 @@ def _fitting(columns: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 def _sweep_row(change: SweepChange) -> tuple[str, ...]:
     drop = change.mean_baseline_drop
-    return (change.name, str(change.settings), str(drop.n), number(drop.value), _interval(drop))
+    return (change.name, str(change.settings), str(drop.n), *estimate_cells(drop))
 
 
 def _below(comparison: Comparison) -> list[str]:
@@ -156,5 +156,6 @@ def _style(drop: Estimate) -> str:
     return "green" if drop.high < 0.0 else ""
 
 
-def _interval(estimate: Estimate) -> str:
-    return interval(estimate.low, estimate.high)
+def estimate_cells(drop: Estimate) -> tuple[str, str]:
+    """Returns a drop and its interval, in percentage points."""
+    return points(drop.value), interval(drop.low, drop.high, "pp")

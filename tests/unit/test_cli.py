@@ -458,7 +458,7 @@ def test_junit_of_a_killed_run(tmp_path: Path, capsys: Captured) -> None:
 def test_compare_says_what_broke(tmp_path: Path, capsys: Captured) -> None:
     before, after = finished(tmp_path / "a"), finished(tmp_path / "b", "A")
     assert main(["compare", str(before), str(after), "--out", str(tmp_path / "out"), "--model", "m"]) == 0
-    assert "m-d-clean  1  1.000  0.000" in capsys.readouterr().out
+    assert "m-d-clean  1  100.0 %  0.0 %" in capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert found["cells"][0]["broken"] == ["s"]
     assert files(tmp_path / "out") == ["comparison.json", "comparison.md"]

@@ -76,8 +76,8 @@ def test_a_change_is_shown_where_its_interval_leaves_zero_out() -> None:
         "A change is shown in 2 of 4 cells (90% intervals, paired by sample); unknown in 1, where inferences failed; "
         "1 cell is in one run only."
     ) in text
-    assert "| `m-d-fog:low` | 100 | 0.900 | 0.700 | 0.200 | [0.100, 0.300] | 2 | 0 |" in text
-    assert "| `m-d, mean over settings` | 100 |  |  | 0.010 | [-0.100, 0.100] |  |  |" in text
+    assert "| `m-d-fog:low` | 100 | 90.0 % | 70.0 % | 20.0 pp | [10.0, 30.0] | 2 | 0 |" in text
+    assert "| `m-d, mean over settings` | 100 |  |  | 1.0 pp | [-10.0, 10.0] |  |  |" in text
     assert "fog:mid" not in text
 
 

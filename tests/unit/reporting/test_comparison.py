@@ -25,7 +25,7 @@ FOUND = Comparison("a", "b", {"m": "n"}, (CELL,), (SweepChange("m", "d", 2, LOSS
 def test_the_table_has_numbers_intervals_and_counts() -> None:
     lines = render_comparison(FOUND, width=160, color=False).splitlines()
     (row,) = [line for line in lines if line.startswith("m-d-fog:mid")]
-    assert row.split() == ["m-d-fog:mid", "8", "1.000", "0.750", *["0.250", "[0.100,", "0.400]"] * 2, "2", "1"]
+    assert row.split() == ["m-d-fog:mid", "8", "100.0", "%", "75.0", "%", *["25.0", "pp", "[10.0,", "40.0]"] * 2, "2", "1"]
     assert "only in a: n-d-blur" in lines
     assert "only in b: m-d-invert" in lines
 
@@ -33,7 +33,7 @@ def test_the_table_has_numbers_intervals_and_counts() -> None:
 def test_markdown_names_the_samples() -> None:
     text = comparison_markdown(FOUND)
     assert text.startswith("# `b` compared with `a`\n\nCompared: m with n.\n")
-    assert "| `m-d-fog:mid` | 8 | 1.000 | 0.750 | 0.250 | [0.100, 0.400] | 0.250 | [0.100, 0.400] | 2 | 1 |" in text
+    assert "| `m-d-fog:mid` | 8 | 100.0 % | 75.0 % | 25.0 pp | [10.0, 40.0] | 25.0 pp | [10.0, 40.0] | 2 | 1 |" in text
     assert "- m-d-fog:mid: 2 got worse (q1, q2); 1 got better (q3)" in text
 
 
@@ -154,6 +154,6 @@ def test_a_narrow_terminal_names_the_model_once_and_breaks_no_cell() -> None:
     text = render_comparison(dataclasses.replace(FOUND, cells=cells), width=80, color=False)
     rows = [line for line in text.splitlines() if line.startswith(("defocus", "no_"))]
     assert [row.split()[0] for row in rows] == ["defocus_blur:high", "no_image"]
-    assert all("[0.100, 0.400]" in row for row in rows)
+    assert all("[10.0, 40.0]" in row for row in rows)
     assert "cell of m-d" in text
     assert max(map(len, text.splitlines()[:12])) <= 80
