@@ -1,6 +1,6 @@
 r"""Takes the images that the docs show: of a report and of the viewer, wide and narrow, light and dark, and of a terminal.
 
-    pytest --vlm=tiny --vlm-thresholds=default --vlm-report=out suites/test_corruptions.py suites/test_patches.py
+    pytest --vlm=tiny --vlm-thresholds=default --vlm-dataset=shapes --vlm-sample=64 --vlm-report=out suites/test_corruptions.py
     python docs/screenshots.py out/report.html
     python docs/screenshots.py out/report.html --only report-desktop-light --called report-go
     python docs/screenshots.py out/report.html --only report-phone-light --called report-phone-go
