@@ -3,9 +3,23 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics import coverage, fixation, fixation_rate, grid_distance, grid_error, human_reference, position_gap
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.boxes import overlap
+from pytest_vlmrobust.metrics import (
+    ScoreTable,
+    coverage,
+    fixation,
+    fixation_rate,
+    grid_distance,
+    grid_error,
+    human_reference,
+    position_gap,
+    prompt_leakage_iou,
+)
 
 CELLS = ["[0,0]", "[0,1]", "[1,0]", "[1,1]"]
 
@@ -117,3 +131,181 @@ def test_people_are_quoted_with_their_source() -> None:
     people = {task: human_reference(task) for task in (*known, "guided", "semi_guided", "pointing_3x3")}
     assert {task: one.value for task, one in people.items() if one} == known
     assert all("section 5.8" in one.text and "the paper's own" in one.text for one in people.values() if one)
+
+
+Box = tuple[float, float, float, float]
+
+LEFT, RIGHT = (0.0, 0.0, 2.0, 2.0), (6.0, 0.0, 8.0, 2.0)
+
+
+def test_what_was_not_found_counts_as_nothing() -> None:
+    found = metrics.mean_overlap([LEFT, None, (6, 0, 7, 2), None], [LEFT, LEFT, RIGHT, RIGHT])
+    assert found == pytest.approx((1.5 / 4, 0.5, 0.75))
+    assert all(type(part) is float for part in found)
+
+
+def test_giving_no_box_never_helps() -> None:
+    """The published mean over found attributes rewards it: 0.25 becomes 0.5."""
+    bad = (1.0, 0.0, 3.0, 2.0)
+    given, silent = (metrics.mean_overlap([(0, 0, 1, 2), box], [LEFT, RIGHT]) for box in (bad, None))
+    assert silent.mean_iou == given.mean_iou
+    assert silent.mean_iou_of_found > given.mean_iou_of_found
+    assert silent.coverage < given.coverage
+
+
+def test_a_predicted_box_turned_inside_out_covers_nothing() -> None:
+    assert metrics.mean_overlap([(2, 2, 0, 0)], [LEFT]) == (0.0, 1.0, 0.0)
+    with pytest.raises(ValueError, match="expected finite"):
+        metrics.mean_overlap([LEFT], [(2, 2, 0, 0)])
+    with pytest.raises(ValueError, match="expected four numbers"):
+        metrics.mean_overlap([(0, 0, 2)], [LEFT])
+
+
+def test_overlap_of_nothing_is_unknown() -> None:
+    assert all(math.isnan(part) for part in metrics.mean_overlap([], []))
+    found = metrics.mean_overlap([None], [LEFT])
+    assert (found.mean_iou, found.coverage) == (0.0, 0.0)
+    assert math.isnan(found.mean_iou_of_found)
+    assert math.isnan(metrics.mean_overlap([(0, 0, 2, math.nan)], [LEFT]).mean_iou)
+
+
+def test_boxes_are_counted() -> None:
+    with pytest.raises(ValueError, match="1 predicted and 2 true boxes: expected one, or None, for each true box"):
+        metrics.mean_overlap([LEFT], [LEFT, RIGHT])
+
+
+Array = NDArray[np.float64]
+REFUSAL = "cannot do the task: "
+
+
+def hinted(samples: int, seed: int = 0, *, noise: float = 0.01) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Returns noses that are told, and mouths below them that follow from the noses but for ``noise``."""
+    rng = np.random.default_rng(seed)
+    corners, sizes = rng.uniform(0.1, 0.5, (samples, 2)), rng.uniform(0.08, 0.12, (samples, 1))
+    nose = np.c_[corners, corners + sizes]
+    mouth = np.c_[corners - 0.5 * sizes, corners + 1.5 * sizes] + np.array([0.0, 0.2, 0.0, 0.2])
+    return {"nose": nose}, {"mouth": mouth + rng.uniform(-noise, noise, mouth.shape)}
+
+
+def looked(asked: Array, off: float, seed: int = 9) -> Array:
+    """Returns the overlaps of boxes that are shifted by up to ``off`` of their size."""
+    shifts = np.random.default_rng(seed).uniform(-off, off, (len(asked), 2)) * (asked[:, 2:] - asked[:, :2])
+    return overlaps(asked + np.tile(shifts, 2), asked)
+
+
+def overlaps(boxes: Array, others: Array) -> Array:
+    return np.array([overlap(tuple(one), tuple(other)) for one, other in zip(boxes.tolist(), others.tolist(), strict=True)])
+
+
+def by_hand(told: Array, asked: Array) -> Array:
+    """Returns each box as ordinary least squares on all other samples foretells it."""
+    inputs = np.c_[told, np.ones(len(told))]
+    left_out = [np.delete(np.arange(len(told)), one) for one in range(len(told))]
+    return np.array([inputs[i] @ np.linalg.lstsq(inputs[r], asked[r], rcond=None)[0] for i, r in enumerate(left_out)])
+
+
+def test_it_is_the_overlap_of_least_squares_on_the_others() -> None:
+    told, asked = hinted(400)
+    expected = overlaps(by_hand(told["nose"], asked["mouth"]), asked["mouth"])
+    assert prompt_leakage_iou(told, asked) == pytest.approx(expected, abs=0.02)
+    assert expected.mean() > 0.8
+
+
+def test_without_anything_told_it_is_the_mean_box_of_the_others() -> None:
+    _, asked = hinted(30)
+    boxes = asked["mouth"]
+    means = np.array([np.delete(boxes, one, axis=0).mean(axis=0) for one in range(30)])
+    assert prompt_leakage_iou({}, asked) == pytest.approx(overlaps(means, boxes), abs=1e-9)
+
+
+def test_a_few_samples_give_a_box_that_moves_with_the_hint() -> None:
+    told, asked = hinted(4)
+    assert prompt_leakage_iou(told, asked).mean() > 0.5 > prompt_leakage_iou({}, asked).mean() + 0.1
+
+
+def test_names_of_groups_and_the_order_of_samples_change_nothing() -> None:
+    told, asked = hinted(40)
+    plain = prompt_leakage_iou(told, asked)
+    order = np.random.default_rng(1).permutation(40)
+    names = [f"identity {one}" for one in order]
+    assert prompt_leakage_iou(told, asked, names) == pytest.approx(plain, abs=1e-12)
+    turned = prompt_leakage_iou({"nose": told["nose"][order]}, {"mouth": asked["mouth"][order]}, names)
+    assert turned == pytest.approx(plain[order], abs=1e-12)
+
+
+def test_nothing_is_learned_from_the_own_group() -> None:
+    """Two twins with boxes of their own would foretell each other."""
+    told, asked = hinted(20)
+    twice = ({"nose": np.repeat(told["nose"], 2, axis=0)}, {"mouth": np.repeat(asked["mouth"], 2, axis=0)})
+    twins = [f"identity {one // 2}" for one in range(40)]
+    odd = np.array([[0.8, 0.9, 0.95, 1.0]])
+    alone = ({"nose": np.r_[told["nose"], told["nose"][:1]]}, {"mouth": np.r_[asked["mouth"], odd]})
+    assert prompt_leakage_iou(*alone)[-1] == 0.0
+    assert prompt_leakage_iou(*twice, twins)[::2] == pytest.approx(prompt_leakage_iou(told, asked), abs=0.05)
+
+
+def test_each_sample_counts_what_it_is_asked_and_two_eyes_may_change_places() -> None:
+    told, asked = hinted(40)
+    unknown = asked["mouth"].copy()
+    unknown[::2] = np.nan
+    both = prompt_leakage_iou(told, {"mouth": asked["mouth"], "chin": unknown})
+    assert both[::2] == pytest.approx(prompt_leakage_iou(told, asked)[::2])
+    eyes = np.where(np.arange(40)[:, None] % 8 == 0, asked["mouth"] + 0.3, asked["mouth"])
+    others = np.where(np.arange(40)[:, None] % 8 == 0, asked["mouth"], asked["mouth"] + 0.3)
+    named = prompt_leakage_iou(told, {"left_eye": eyes, "right_eye": others})
+    unnamed = prompt_leakage_iou(told, {"left": eyes, "right": others})
+    assert (named >= unnamed).all()
+    assert (named[::8] > unnamed[::8] + 0.1).all()
+
+
+@pytest.mark.parametrize("samples", [0, 1, 2, 3])
+def test_hardly_any_samples_are_no_error(samples: int) -> None:
+    told, asked = hinted(samples)
+    found = prompt_leakage_iou(told, asked)
+    assert found.shape == (samples,)
+    assert ((found >= 0.0) & (found <= 1.0)).all()
+    assert samples != 1 or found[0] == 0.0
+
+
+def test_what_is_no_box_of_each_sample_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"told boxes of 'nose': found shape \(2, 2\), expected \(N, 4\): \(x1, y1, x2, y2\)"):
+        prompt_leakage_iou({"nose": np.ones((2, 2))}, {"mouth": np.ones((2, 4))})
+    with pytest.raises(ValueError, match="nose has 3 scores and mouth has 2"):
+        prompt_leakage_iou({"nose": np.ones((3, 4))}, {"mouth": np.ones((2, 4))})
+
+
+def test_who_reads_the_prompt_is_not_shown_to_look_and_who_looks_is() -> None:
+    told, asked = hinted(100, noise=0.05)
+    foretold, mouths = prompt_leakage_iou(told, asked), asked["mouth"]
+    rule = overlaps(by_hand(told["nose"], mouths), mouths)
+    reads = ScoreTable(rule, no_image=np.zeros(100))
+    assert metrics.does_the_task(reads) == ""
+    assert metrics.exceeds_the_prompt(reads, foretold) == (
+        f"{REFUSAL}{rule.mean():.2f} with the images, {foretold.mean():.2f} from what the prompt tells alone, n=100"
+    )
+    sees = looked(mouths, 0.1)
+    assert 0.75 < sees.mean() < 0.9
+    assert metrics.exceeds_the_prompt(ScoreTable(sees), foretold) == ""
+    assert metrics.exceeds_the_prompt(ScoreTable(np.ones(100)), foretold) == ""
+
+
+@pytest.mark.study
+def test_a_rule_from_many_other_samples_is_no_look_either() -> None:
+    told, asked = hinted(3000, noise=0.03)
+    inputs = np.c_[told["nose"], np.ones(3000)]
+    rule = np.linalg.lstsq(inputs, asked["mouth"], rcond=None)[0]
+    shown = 0
+    for first in range(0, 2400, 24):
+        part = slice(first, first + 24)
+        scores = overlaps(inputs[part] @ rule, asked["mouth"][part])
+        foretold = prompt_leakage_iou({"nose": told["nose"][part]}, {"mouth": asked["mouth"][part]})
+        shown += metrics.exceeds_the_prompt(ScoreTable(scores), foretold) == ""
+    assert shown <= 5
+
+
+def test_an_answer_that_is_missing_counts_against_the_model() -> None:
+    told, asked = hinted(30, noise=0.03)
+    scores = np.ones(30)
+    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(told, asked)) == ""
+    scores[:15] = np.nan
+    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(told, asked)).startswith(REFUSAL)
