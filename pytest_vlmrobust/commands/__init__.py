@@ -1,4 +1,4 @@
-"""The commands of `vlmrobust`: each module adds those of one subject to the parser, and runs them."""
+"""The commands of `vlmrobust`: each module adds the commands of one subject to the parser, and runs them."""
 
 from __future__ import annotations
 

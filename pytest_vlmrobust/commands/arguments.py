@@ -1,4 +1,4 @@
-"""What the arguments of several commands have in common, and how commands speak."""
+"""Arguments common to several commands, and the output of commands."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pytest_vlmrobust.core.words import LONGEST, printable
 
 
 class Commands(Protocol):
-    """The part of argparse that a subject adds its commands to."""
+    """The part of argparse to which a subject adds its commands."""
 
     def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser:
-        """Adds one command."""
+        """Adds a command."""
 
 
 def add_command(commands: Commands, name: str, about: str, *examples: str) -> argparse.ArgumentParser:
-    """Adds a command that its own ``--help`` describes as the list of commands does, with examples.
+    """Adds a command with the same description in its ``--help`` as in the list of commands, with examples.
 
-    ``about`` is a phrase without a capital and a full stop; the examples are whole command lines.
+    ``about`` is a phrase without a capital and a full stop; the examples are complete command lines.
     """
     described = f"{about[:1].upper()}{about[1:]}."
     epilog = "\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples])
@@ -34,7 +34,7 @@ def add_command(commands: Commands, name: str, about: str, *examples: str) -> ar
 
 
 class _Help(argparse.HelpFormatter):
-    """Keeps the lines of examples, which somebody copies."""
+    """Keeps the lines of examples, so that they can be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith("example") else super()._fill_text(text, width, indent)
@@ -54,13 +54,13 @@ def counting(noun: str) -> Callable[[str], int]:
 LATEST = BY_AGE[0]
 RUN_HELP = "a run: its directory, that of its report, its name, latest or previous"
 STORE = Path(".vlmrobust")
-"""Where a run keeps its answers unless an option says otherwise."""
+"""The default place for the answers of a run."""
 
 
 def run_directory(text: str) -> Path:
     """Reads a RUN: its directory, the name of a run of the store here, ``latest`` for the newest one, or ``previous``.
 
-    A directory of that name comes first.
+    A directory of that name takes precedence.
     """
     found = find_run(text)
     if found is None and Path(text).name == text:
@@ -71,9 +71,9 @@ def run_directory(text: str) -> Path:
 
 
 def find_run(text: str) -> Path | None:
-    """Returns the directory that a RUN names; ``None`` where there is none.
+    """Returns the directory that a RUN names; ``None`` if there is none.
 
-    ``latest`` and ``previous`` are a UsageError where there is no such run.
+    ``latest`` and ``previous`` raise a UsageError if there is no such run.
     """
     named = typed_path(text)
     if named.exists():
@@ -85,7 +85,7 @@ def find_run(text: str) -> Path | None:
 
 
 def runs_of(store: Path) -> list[Path]:
-    """Returns the directories of the runs of a store, and of those kept here because a store could only be read, newest first."""
+    """Returns the directories of the runs of a store, and of those kept here because a store is read-only, newest first."""
     from pytest_vlmrobust.evaluation.run.directories import ELSEWHERE, RUNS
     from pytest_vlmrobust.evaluation.run.evidence import newest_runs
 
@@ -106,36 +106,36 @@ def named_run(run: str) -> tuple[str, Path]:
 
 _BREAK = "\n"
 _LOG_WIDTH = 160
-"""Width outside of a terminal: a log has no right edge."""
+"""Width outside a terminal: a log has no right edge."""
 
 
 def shortened(text: str) -> str:
-    """Returns text of which no line is longer than what anybody reads: names in a stranger's files may have any length."""
+    """Returns text with its lines shortened to a readable length: names in a stranger's files may have any length."""
     return _BREAK.join(printable(line, LONGEST) for line in text.split(_BREAK))
 
 
 def say(text: str) -> None:
     """Prints the result of a command; control characters in its data are spelled out."""
-    print(printable(text, kept=_BREAK))  # noqa: T201 - a command line speaks by printing
+    print(printable(text, kept=_BREAK))  # noqa: T201 - a command prints its output
 
 
 def show(table: str) -> None:
     """Prints a rendered table: its cells are printable, and its colours are control characters."""
-    print(table)  # noqa: T201 - likewise
+    print(table)  # noqa: T201 - see ``say``
 
 
 def tell(sentence: str) -> None:
-    """Prints a sentence, on a terminal in rows that break between words."""
-    print(_rows(printable(sentence), sys.stdout))  # noqa: T201 - likewise
+    """Prints a sentence; on a terminal, its rows break between words."""
+    print(_rows(printable(sentence), sys.stdout))  # noqa: T201 - see ``say``
 
 
 def complain(text: str) -> None:
-    """Prints what a command could not do, where errors go, on a terminal in rows that break between words."""
-    print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - likewise
+    """Prints an error of a command to standard error; on a terminal, its rows break between words."""
+    print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - see ``say``
 
 
 def _rows(text: str, stream: TextIO) -> str:
-    """Returns text with lines that a terminal does not break within a word; a log keeps them whole."""
+    """Returns text with lines that a terminal does not break within a word; a log keeps whole lines."""
     if not stream.isatty():
         return text
     rows = textwrap.TextWrapper(
@@ -145,10 +145,10 @@ def _rows(text: str, stream: TextIO) -> str:
 
 
 def width() -> int:
-    """Returns how many columns a table may have."""
+    """Returns the maximum width of a table, in characters."""
     return shutil.get_terminal_size().columns if in_color() else _LOG_WIDTH
 
 
 def in_color() -> bool:
-    """Whether the output is read on a terminal."""
+    """Whether the output goes to a terminal."""
     return sys.stdout.isatty()

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.words import on_one_line, quantity
 from .arguments import RUN_HELP, Commands, add_command, run_directory, say, shortened, tell
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of reading values of other types than a run writes."""
+"""Errors on reading values of types that a run does not write."""
 _UNTOLD = (
     "fingerprints of models, digests of datasets and of images, keys of answers, earlier gates of the store, and versions and "
     "options in manifest.json were not compared: they cannot be recomputed from a bundle"
@@ -118,12 +118,12 @@ def _damage_as_store_error(unpacked: Path, names: str) -> Iterator[None]:
 
 
 def _with_bundle(sentence: str, folder: str, bundle: Path) -> str:
-    """Returns a sentence with the bundle in the place of the folder that it was unpacked into."""
+    """Returns a sentence with the bundle in place of the folder into which it was unpacked."""
     return sentence.replace(f"{folder}/", f"{bundle}: ").replace(folder, str(bundle))
 
 
 def _print_differences(differences: Sequence[str]) -> int:
-    """Says what differs, and returns the exit code of a verification."""
+    """Prints the differences, and returns the exit code of a verification."""
     for difference in differences:
         say(f"DIFFERS  {on_one_line(difference)}")
     say(quantity(len(differences), "difference") if differences else "everything agrees")

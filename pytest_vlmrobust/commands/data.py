@@ -1,4 +1,4 @@
-"""Data: `vlmrobust data`, which says what a file is, how it would be scored, and draws its first questions."""
+"""Data: `vlmrobust data`, which describes a file and its scoring, and draws its first questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.words import on_one_line, quantity
 from .arguments import Commands, add_command, complain, say, tell
 
 NAMED = 20
-"""Images that cannot be read and are named at most."""
+"""Maximum number of unreadable images to name."""
 
 
 def add(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""Exports: `vlmrobust export FORMAT RUN` writes what a run measured as another program reads it."""
+"""Exports: `vlmrobust export FORMAT RUN` writes the results of a run in another program's format."""
 
 from __future__ import annotations
 

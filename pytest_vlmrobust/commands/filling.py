@@ -1,4 +1,4 @@
-"""Filling: `vlmrobust fill`, which runs pytest with a store on a local disk and keeps a copy where other machines see it."""
+"""Filling: `vlmrobust fill`, which runs pytest with a store on a local disk and keeps a copy on a shared one."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _EVERY = 300
 """Seconds between two copies."""
 _LARGEST_SHARE = 0.1
-"""Copying takes no larger share of the time than this, however large the store is."""
+"""Maximum share of the time spent on copying, for a store of any size."""
 _UNTIL_TRIED_AGAIN = 2.0
 _UNTIL_FORWARDED = 5.0
-"""Seconds after a signal: SLURM sends it to all processes of a job, and pytest would take a second one for a demand to end at
-once. Kubernetes sends it to the first process alone."""
+"""Seconds until a signal is forwarded: SLURM signals all processes of a job, and for pytest a second signal means to end at
+once. Kubernetes signals only the first process."""
 
 
 def add(commands: Commands) -> None:
@@ -87,7 +87,7 @@ def _fill(options: argparse.Namespace) -> int:
 
 
 def _last_copy(copy: StoreCopy) -> int:
-    """Copies the store once more; a file system that fails at one moment may work at the next."""
+    """Copies the store a last time, with a second try: a file system may fail only for a moment."""
     try:
         return copy.update()
     except (StoreError, OSError) as error:
@@ -97,7 +97,7 @@ def _last_copy(copy: StoreCopy) -> int:
 
 
 def _run(command: list[str], copy: StoreCopy, kept: int, every: float, noted: list[int]) -> int:
-    """Runs pytest to its end, and returns its exit code; copies the store meanwhile, and at once when a signal comes."""
+    """Runs pytest to its end and returns its exit code; copies the store regularly, and at once on a signal."""
     process = subprocess.Popen(command)  # noqa: S603 - the command is pytest
     next_copy, forward = time.monotonic() + every, 0.0
     while True:
@@ -124,9 +124,9 @@ def _run(command: list[str], copy: StoreCopy, kept: int, every: float, noted: li
 
 @contextlib.contextmanager
 def _noting_signals() -> Iterator[list[int]]:
-    """Notes the signals that end a job instead of ending by them: pytest ends by them, and then the store is copied.
+    """Records the signals that end a job instead of ending: pytest ends on them, and then the store is copied.
 
-    A signal that is ignored, as below ``nohup``, stays so.
+    A signal that is ignored, as under ``nohup``, stays ignored.
     """
     noted: list[int] = []
     before = {}
@@ -142,7 +142,7 @@ def _noting_signals() -> Iterator[list[int]]:
 
 
 def _say(text: str) -> None:
-    """Prints a line before pytest prints the next one; a log that is full keeps nothing from being copied."""
+    """Prints a line before pytest prints the next; errors of a full log are ignored, so that copying goes on."""
     with contextlib.suppress(OSError):
         say(text)
         sys.stdout.flush()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""The numbers by which glibc knows three of its settings, from its malloc.h."""
+"""The numbers of three settings of glibc, from its malloc.h."""
 
 
 def add(commands: Commands) -> None:
@@ -176,7 +176,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _show_questions(data: str, settings: Sequence[Setting], seed: int) -> int:
-    """Prints for each setting the first question that it changes, before and after, as a model is asked it."""
+    """Prints the first question that each setting changes, before and after, as shown to a model."""
     from pytest_vlmrobust.datasets import resolve
     from pytest_vlmrobust.evaluation.run.prompts import prompt
     from pytest_vlmrobust.perturbations import perturbed
@@ -203,7 +203,7 @@ def _show_questions(data: str, settings: Sequence[Setting], seed: int) -> int:
 
 @contextmanager
 def _progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
-    """Draws a bar on a terminal, on standard error, and nothing elsewhere; yields what moves it."""
+    """Draws a progress bar on standard error if it is a terminal; yields the function that updates it."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
@@ -215,15 +215,15 @@ def _progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _keep_freed_memory() -> None:
-    """Lets the C library keep what large images free, where it is glibc.
+    """Makes the C library, if it is glibc, keep the memory freed by large images.
 
-    Otherwise it returns every array of more than 32 MiB to the kernel, which clears the same memory again for the next: half of
+    Otherwise it returns every array of more than 32 MiB to the kernel, which clears the same memory for the next array: half of
     the processor time at 4000 x 3000 pixels.
     """
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
-        library.mallopt(_M_ARENA_MAX, 1)  # those of threads hold no block of that size
+        library.mallopt(_M_ARENA_MAX, 1)  # the arenas of threads cannot hold blocks of that size
         library.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)

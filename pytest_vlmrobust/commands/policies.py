@@ -25,11 +25,11 @@ def add(commands: Commands) -> None:
 
 
 _FEWEST = 2
-"""Options among which there is a choice."""
+"""Least number of options of a choice."""
 
 
 class _Noise(NamedTuple):
-    """The lines of an A/A measurement about rules, and its warnings."""
+    """The lines on rules of an A/A measurement, and its warnings."""
 
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _options(text: str) -> float:
-    """Reads a number of options: ``4``, or ``open`` for questions without any."""
+    """Reads a number of options: ``4``, or ``open`` for questions without options."""
     if text == "open":
         return math.inf
     if not text.isascii() or not text.isdigit() or int(text) < _FEWEST:
@@ -131,7 +131,7 @@ def _accuracy(text: str) -> float:
 
 
 def _noise(directory: Path, policy: Policy) -> _Noise:
-    """Reads the A/A measurement of a run and sets it beside the rules of a policy."""
+    """Reads the A/A measurement of a run and compares it with the rules of a policy."""
     from pytest_vlmrobust.evaluation.after.repeat import compare_with_rules, uncompared_rules
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.noise import noise_lines, noise_warnings

@@ -33,9 +33,9 @@ _SYNTHETIC = (NOTHING_LOST, TYPICAL, HIDDEN_LOSS, EQUAL, EQUAL_CHURN, PUBLISHED)
 _SHOWN = (Decision.GO, Decision.NO_GO, Decision.INCONCLUSIVE)
 _OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.WAIVED, Outcome.MEASURED)
 _MOST_NAMED = 4
-"""How many rules are named that need most images."""
+"""Number of rules to name among those that need most images."""
 _SEARCHED = 4
-"""By how much fewer runs each size of the search for a number of samples has."""
+"""The factor by which the search for a number of samples reduces the runs of each size."""
 _FEWEST = 20
 
 
@@ -196,7 +196,7 @@ def _samples_needed(simulation: Simulation, n: int, options: argparse.Namespace,
 
 
 def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[ModelProfile, int]]:
-    """Returns each profile that is asked for with its number of samples."""
+    """Returns each requested profile with its number of samples."""
     if _of_tasks(policy):
         return [_observing(name, options) for name in options.profile or (_usual(policy) if options.table else [NOTHING_LOST])]
     data = _data(options.dataset, options.data, options.correlation)
@@ -219,7 +219,7 @@ class _Data(NamedTuple):
 
 @cache
 def _data(typed: str, folder: Path | None, correlation: float | None) -> _Data | None:
-    """Returns the data after ``--dataset``; None for a mere name, which is no path and that of no data here."""
+    """Returns the data given by ``--dataset``; None for a name that is neither a path nor that of data here."""
     from pytest_vlmrobust.datasets import names, resolve
     from pytest_vlmrobust.datasets.resolve import find
     from pytest_vlmrobust.evaluation.power.grouping import CORRELATION, Grouping
@@ -228,7 +228,7 @@ def _data(typed: str, folder: Path | None, correlation: float | None) -> _Data |
     if not typed or not (folder or is_path or typed in names() or find(typed, folder)):
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # notes on the data: vlmrobust data says them
+        warnings.simplefilter("ignore")  # notes on the data: vlmrobust data prints them
         dataset = resolve(typed, data_dir=folder)
         return _Data(dataset.name, Grouping.of(dataset.samples(), CORRELATION if correlation is None else correlation))
 
@@ -249,7 +249,7 @@ def _check_groups(names: Sequence[str], data: _Data | None, options: argparse.Na
 
 
 def _with_groups(truth: ModelProfile, n: int, data: _Data | None, options: argparse.Namespace) -> ModelProfile:
-    """Returns a profile whose samples go together as the options say."""
+    """Returns a profile with samples grouped according to the options."""
     from pytest_vlmrobust.evaluation.power.grouping import CORRELATION, Grouping
     from pytest_vlmrobust.evaluation.power.profiles import Profile
 
@@ -264,7 +264,7 @@ def _with_groups(truth: ModelProfile, n: int, data: _Data | None, options: argpa
 
 
 def _usual(policy: Policy) -> list[str]:
-    """Returns the profiles of a table where none are named."""
+    """Returns the default profiles of a table."""
     from pytest_vlmrobust.evaluation.power import observers, published
 
     if _of_tasks(policy):
@@ -275,7 +275,7 @@ def _usual(policy: Policy) -> list[str]:
 
 
 def _of_tasks(policy: Policy) -> bool:
-    """Whether a policy is about the Observatory and nothing else."""
+    """Whether a policy is only about the Observatory."""
     return policy.coverage.suites == ("observatory",)
 
 
@@ -319,13 +319,13 @@ def _named_profiles(name: str, options: argparse.Namespace) -> list[tuple[ModelP
 
 
 def _run_of(name: str) -> Path | None:
-    """Returns the directory of the run that a profile names, if it names one."""
+    """Returns the directory of the run named by a profile, if it names one."""
     run = find_run(name)
     return run if run is not None and run.is_dir() else None
 
 
 def _synthetic(name: str, dataset: str) -> Any:
-    """Returns a profile that no table publishes as such, or None where ``name`` is that of none."""
+    """Returns a profile that is not published in a table, or None if ``name`` is not one."""
     from pytest_vlmrobust.evaluation.power import published
 
     if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
@@ -418,7 +418,7 @@ def _images_needed(simulation: Simulation) -> str:
 
 
 def _groups(row: _Row) -> tuple[int, float] | None:
-    """Returns the number of groups of a profile whose samples go together, and their correlation."""
+    """Returns the number of groups of a profile with grouped samples, and their correlation."""
     from pytest_vlmrobust.evaluation.power.profiles import Profile
 
     truth = row.simulation.truth

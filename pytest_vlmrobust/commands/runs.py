@@ -53,9 +53,9 @@ def add(commands: Commands) -> None:
 _RUNS_HEADER = ("run", "date", "decision", "model", "data", "tests", "clean", "mean drop", "worst")
 _KEY_NUMBERS = _RUNS_HEADER[6:]
 _NAMES = 5
-"""How many of them, from the first one, are left-aligned."""
+"""The number of leading columns that are left-aligned."""
 _SPARED = ("date", "tests", "worst", "clean")
-"""What a terminal does not show that has no room for all, this first: the name of a run begins with its date."""
+"""Columns left out on a narrow terminal, in this order: the name of a run begins with its date."""
 
 
 def _add_runs(commands: Commands) -> None:
@@ -115,12 +115,12 @@ def _key_numbers(headline: Headline) -> dict[str, Number]:
 
 
 def _tests_of(run: RunFiles) -> str:
-    """Returns how many of the selected tests left a record."""
+    """Returns the number of selected tests with a record."""
     return f"{sum(record.is_gated for record in run.records)} of {run.facts.selected}"
 
 
 def _rows_of(run: RunFiles, headlines: Iterable[Headline]) -> list[tuple[str, ...]]:
-    """Returns the rows of one run: one for each model and dataset with key numbers, of which the first names the run."""
+    """Returns the rows of a run: one for each model and dataset with key numbers; the first names the run."""
     tests = _tests_of(run)
     about = (run.directory.name, str(run.manifest.get("date", "")), run.word)
     rows: list[tuple[str, ...]] = []
@@ -133,7 +133,7 @@ def _rows_of(run: RunFiles, headlines: Iterable[Headline]) -> list[tuple[str, ..
 
 
 def _columns_for(columns: int, rows: Iterable[Sequence[str]]) -> list[int]:
-    """Returns the places of what is shown: all, or as much as a terminal of this many columns has room for."""
+    """Returns the positions of the columns to show: all, or those that fit a terminal of this width."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(_RUNS_HEADER, *rows, strict=True)]
@@ -241,7 +241,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _with_ranking(run: RunFiles) -> RunFacts:
-    """Returns the facts of a run with its models side by side; what cannot be ranked is a warning, and one model is nothing."""
+    """Returns the facts of a run with a ranking of its models, if there are several; if they cannot be ranked, with a warning."""
     from pytest_vlmrobust.evaluation.after.ranking import rank_run
     from pytest_vlmrobust.store import Evidence
 
@@ -366,7 +366,7 @@ def _comment(options: argparse.Namespace) -> int:
 
 
 def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
-    """Returns the newest other run of a store that CI made on a branch of the same project, and that ended GO."""
+    """Returns the newest other run of a store that ended GO and that CI made on a branch of the same project."""
     from pytest_vlmrobust.reporting.comment import branch_of, project_of
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.store import read_manifest
@@ -386,7 +386,7 @@ def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
 
 
 def _compared(before: Path, after: Path) -> tuple[Comparison | None, str]:
-    """Returns what changed in the answers of two runs, or why that cannot be told."""
+    """Returns the changes between the answers of two runs, or why they cannot be compared."""
     from pytest_vlmrobust.evaluation.after.comparison import compare
 
     try:

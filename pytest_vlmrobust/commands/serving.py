@@ -1,4 +1,4 @@
-"""Models before a gate: `vlmrobust serve-command` prints how to serve one, and `vlmrobust probe` asks what one can do."""
+"""Models before a gate: `vlmrobust serve-command` prints how to serve a model, and `vlmrobust probe` tests its abilities."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _serve_command(options: argparse.Namespace) -> int:
 def serve_commands(ref: ModelRef, revision: str, port: int) -> list[str]:
     """Returns the lines for each engine: what to install, how to start it, and how to gate what it serves.
 
-    ``revision`` tells the weights from others; the engine is added, for another one may answer otherwise.
+    ``revision`` identifies the weights; the engine is added, because another engine may answer differently.
     """
     from pytest_vlmrobust.backends.serving import served_name, server_command
 
@@ -112,11 +112,11 @@ def _block(title: str, packages: Sequence[str], command: Sequence[str]) -> list[
 
 
 _ROPE_THETA = 10_000.0
-"""The base of rotary positions that vLLM gives the vision tower of the Qwen2-VL family, whatever the checkpoint says."""
+"""The base of rotary positions that vLLM uses in the vision tower of the Qwen2-VL family, for any checkpoint."""
 
 
 def _ignored_by_vllm(ref: ModelRef) -> list[str]:
-    """Returns, as a comment, what vLLM computes otherwise than the checkpoint says."""
+    """Returns a comment on values of the checkpoint that vLLM ignores."""
     config = Path(ref.location) / "config.json"
     vision = json.loads(config.read_text(encoding="utf-8")).get("vision_config") if config.is_file() else None
     theta = ((vision or {}).get("rope_parameters") or {}).get("rope_theta", _ROPE_THETA)
@@ -131,7 +131,7 @@ def _gate(model: str, revision: str, port: int) -> str:
 
 
 def _revision(ref: ModelRef) -> str:
-    """Returns what tells the weights from others: of a directory the digest of its files, of the hub what is declared."""
+    """Returns an identifier of the weights: the digest of a directory's files, or the declared revision of the hub."""
     from pytest_vlmrobust.backends.identity import checkpoint_digests
     from pytest_vlmrobust.core.fingerprint import fingerprint
 
@@ -161,7 +161,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _lines(found: ModelProbe) -> Iterator[tuple[str, str]]:
-    """Yields what a probe saw, as names and texts."""
+    """Yields the results of a probe, as names and texts."""
     yield "model", f"{found.model}, by the backend {found.backend}" + (f", revision {found.revision}" if found.revision else "")
     if found.deployment:
         yield "request", ", ".join(f"{key}: {json.dumps(value)}" for key, value in found.deployment.items())

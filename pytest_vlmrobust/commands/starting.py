@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
 
 
 REPORT = "report"
-"""The directory that the first gate's ini file writes its report into."""
+"""The report directory in the first gate's ini file."""
 _PAGE = "report.html"
 
 
@@ -74,23 +74,23 @@ _RECIPES = {
     "gitlab": (("gitlab.yml", ".gitlab-ci.yml"), ("templates/vlm-gate.yml", ".gitlab/vlm-gate.yml")),
     "jenkins": (("Jenkinsfile", "Jenkinsfile"), ("vars/vlmGate.groovy", "vlmGate.groovy")),
 }
-"""Service to its recipe and the gate that this calls: the file of each, and where it goes."""
+"""By service, its recipe and the gate that this calls: the file and the destination of each."""
 _FILL_IN = re.compile(r"""(?P<name>package:) (?P<quote>["'])(?P=quote) +(?:#|//) FILL IN.*$""", re.MULTILINE)
-"""The line of a recipe that says what CI installs."""
+"""The line of a recipe with the package that CI installs."""
 _SHIPPED_GATE = re.compile(r"""^ +(?:model: '?tiny'?|suites: '?suites/'?),?\n""", re.MULTILINE)
-"""The lines of a recipe that name the shipped gate; without them, pytest's ini file says what is gated."""
+"""The lines of a recipe that name the shipped gate; without them, pytest's ini file defines the gate."""
 _ADDRESS = re.compile(r"(?:pytest-vlmrobust(?:\[[\w.,-]+\])? ?@ ?)?(?P<url>(?:(?:git\+)?https?|git\+ssh)://[^\s/]+/\S+)")
 _PATH = re.compile(r"(?P<path>.+?)(?P<extras>\[[\w.,-]+\])?")
 _NAME = "pytest-vlmrobust"
 _UNQUOTABLE = "\"'\\$`"
-"""Characters that mean something to YAML, Groovy or the services between quotes."""
+"""Characters with a special meaning inside quotes in YAML, Groovy or the services."""
 _SOURCES = "a wheel or a checkout of it in the repository, or git+https://HOST/REPOSITORY@TAG"
 _EXAMPLES = {
     "what a run would ask, without asking it": "pytest --vlm=tiny suites/test_patches.py --vlm-plan",
     "the gate on the model that ships with the package": "pytest --vlm=tiny suites/ --vlm-report=report",
     "the gate on your own model and data": "pytest --vlm=./my-checkpoint --vlm-dataset=my.tsv suites/",
 }
-"""What a command is for, and the command: what to run after suites were copied."""
+"""Commands to run after suites were copied, by their purpose."""
 
 
 def _add_init(commands: Commands) -> None:
@@ -155,7 +155,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _recipe(service: str, package: str | None, directory: Path, *, ships: bool) -> tuple[dict[Path, bytes], list[str]]:
-    """Returns the files of a CI service by place, and what remains to be done by hand. If it ``ships``, the gate is named."""
+    """Returns the files of a CI service by place, and the remaining manual steps. If it ``ships``, the gate is named."""
     from pytest_vlmrobust.shipped import shipped
 
     (recipe, to), (gate, gate_to) = _RECIPES[service]
@@ -193,8 +193,8 @@ _SETTINGS = (
 )
 _METRICS = ("accuracy_above_chance", "visual_gain", "mean_drop")
 _BOUNDS = (0.03, 0.05, 0.075, 0.10, 0.125, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
-"""Bounds of a drop that are tried, the strictest first. A first policy takes the step after the strictest that the questions
-decide: that step is decided for a model that loses nothing, and a real model loses a little."""
+"""Bounds of a drop to try, the strictest first. A first policy takes the step after the strictest bound that the questions
+decide: the strictest is decided for a model that loses nothing, and a real model loses a little."""
 _LEAST_GAIN = 0.05
 
 _SUITE_TEXT = '''"""Damage that images meet every day: one test for each setting, and one for each summary metric."""
@@ -242,16 +242,16 @@ rules:
 
 
 class _FirstGate(NamedTuple):
-    """The files of a first gate by their place, and what to know about them."""
+    """The files of a first gate by place, and notes on them."""
 
     files: dict[Path, bytes]
     notes: list[str]
 
 
 def _named(options: argparse.Namespace) -> tuple[str, str] | None:
-    """Returns the model and the data; None where the shipped suites are to be copied.
+    """Returns the model and the data; None if the shipped suites are to be copied.
 
-    On a terminal, what was not given is asked for, and no model means to copy.
+    On a terminal, missing values are asked for, and no model means to copy.
 
     Raises:
         UsageError: one of them is missing.
@@ -330,7 +330,7 @@ def _size(samples: Sequence[Sample]) -> str:
 
 
 def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> float | None:
-    """Returns a bound that the samples decide of a model that loses little; ``None`` where there is none."""
+    """Returns a bound that the samples can decide for a model that loses little; ``None`` if there is none."""
     from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.power.sample_size import undecidable
     from pytest_vlmrobust.evaluation.run.clock import utc_today
@@ -349,7 +349,7 @@ def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> floa
 
 
 def _policy(metric: str, bound: float) -> Policy:
-    """Returns a policy of this rule alone."""
+    """Returns a policy with only this rule."""
     import tempfile
 
     from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
@@ -363,7 +363,7 @@ def _policy(metric: str, bound: float) -> Policy:
 
 
 def _from(directory: Path, name: str) -> str:
-    """Returns a name as the ini file in ``directory`` says it: a path that exists is relative to it."""
+    """Returns a name for the ini file in ``directory``: an existing path becomes relative to it."""
     scheme, colon, rest = name.partition(":")
     if colon and scheme == "scripted":
         return f"{scheme}:{_from(directory, rest)}"
@@ -375,7 +375,7 @@ def _from(directory: Path, name: str) -> str:
 
 
 def _package(text: str, directory: Path) -> str:
-    """Returns what a recipe gives to ``uv pip install``. ``directory`` is the repository that CI checks out."""
+    """Returns the argument of ``uv pip install`` in a recipe. ``directory`` is the repository that CI checks out."""
     matched = _PATH.fullmatch(text)
     if refused := [character for character in text if not character.isprintable() or character in _UNQUOTABLE]:
         problem = f"{refused[0]!r} is not written into a recipe"
@@ -402,7 +402,7 @@ def _package(text: str, directory: Path) -> str:
 
 
 def _refuse_secrets(address: str) -> None:
-    """Refuses an address with what may be a token: the recipe is committed."""
+    """Refuses an address that may contain a token, because the recipe is committed."""
     parts = urlsplit(address)
     if parts.password is None and not parts.query and (parts.username is None or "ssh" in parts.scheme):
         return

@@ -1,4 +1,4 @@
-"""Stores: `vlmrobust merge`, which makes one store of those that parts of a sweep filled."""
+"""Stores: `vlmrobust merge`, which merges the stores filled by the parts of a sweep."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _merge(options: argparse.Namespace) -> int:
         )
     servers = [store / SERVERS for store in options.stores]
     with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
-        merge_memories(servers, Path(folder))  # raises where they contradict each other, before anything is written
+        merge_memories(servers, Path(folder))  # raises if they contradict each other, before anything is written
     merge = merge_stores(options.stores, options.out)
     merge_memories(servers, options.out / SERVERS)
     for store, new in merge.by_source:

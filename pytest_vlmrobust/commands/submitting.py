@@ -1,4 +1,4 @@
-"""Submitting: `vlmrobust submit`, which writes the files by which SLURM or Kubernetes asks a model in parts and judges them."""
+"""Submitting: `vlmrobust submit`, which writes files for SLURM or Kubernetes to ask a model in parts and judge the answers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pytest_vlmrobust.core.errors import UsageError, typed_path
 from .arguments import Commands, add_command, counting, say
 
 SET_BY_SCRIPTS = ("--vlm-store", "--vlm-fill", "--vlm-shard", "--vlm-offline", "--vlm-report")
-"""Options of pytest that the files say themselves."""
+"""Options of pytest set by the files."""
 _ASKS_NOTHING = (
     *("--vlm-plan", "--collect-only", "--co", "--setup-plan", "--setup-only", "--fixtures", "--markers", "-h", "--help"),
     *("-V", "--version"),
 )
 _LONGEST_NAME = 50
-"""Characters: Kubernetes allows 63 in the names of pods, to which it and these files add."""
+"""In characters: Kubernetes allows 63 in the names of pods, including suffixes that it and these files add."""
 _NAME = re.compile(rf"[a-z](?:[a-z0-9-]{{0,{_LONGEST_NAME - 2}}}[a-z0-9])?")
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _LONGEST_CLAIM = 253
 _RETRIES = 3
-"""How often Kubernetes starts a part again that did not answer everything, beside those times when its pod had to move."""
+"""Maximum restarts by Kubernetes of a part that did not answer everything, not counting moves of its pod."""
 _GRACE = 120
 """Seconds from the signal that ends a pod until it is killed: pytest ends and the store is copied."""
 _KEPT = 7 * 24 * 3600
-"""Seconds that a job and its log are kept after its end."""
+"""Seconds for which a job and its log are kept after its end."""
 
 
 def add(commands: Commands) -> None:
@@ -55,7 +55,7 @@ def add(commands: Commands) -> None:
 
 
 def _job_name(text: str) -> str:
-    """Reads what the names of the jobs begin with: Kubernetes takes fewer names than SLURM, and the same do for both."""
+    """Reads the prefix of the names of jobs, in Kubernetes' form, which is stricter than that of SLURM."""
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a name of jobs. Expected up to {_LONGEST_NAME} small letters, digits and '-', a letter first and "
@@ -65,7 +65,7 @@ def _job_name(text: str) -> str:
 
 
 def _claim_name(text: str) -> str:
-    """Reads the name of a volume claim, as Kubernetes does."""
+    """Reads the name of a volume claim in Kubernetes' form."""
     if not _CLAIM.fullmatch(text) or len(text) > _LONGEST_CLAIM:
         raise argparse.ArgumentTypeError(
             f"{text!r:.80} is not a name of a volume claim. Expected up to {_LONGEST_CLAIM} small letters, digits, "
@@ -107,10 +107,10 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def fill_steps(pytest_options: Sequence[str], shared: str, index: str) -> str:
-    """Returns the shell steps of one part; its exit code is that of ``vlmrobust fill``, which a signal to the job reaches.
+    """Returns the shell steps of a part; its exit code is that of ``vlmrobust fill``, which receives signals to the job.
 
     ``pytest_options`` follow ``pytest``, ``shared`` is the directory that all jobs see, and ``index`` the scheduler's variable
-    that numbers the parts (``--vlm-shard`` reads it, too).
+    that numbers the parts (also read by ``--vlm-shard``).
     """
     return f"""\
 set -u
@@ -122,9 +122,9 @@ exec "$python" -m pytest_vlmrobust.cli fill --copy-to "$shared/parts/${index}" -
 
 
 def judge_steps(pytest_options: Sequence[str], shared: str) -> str:
-    """Returns the shell steps after all parts: merge those that are there, and judge without a model.
+    """Returns the shell steps after all parts: merge the available parts, and judge without a model.
 
-    A part that was lost leaves answers out, and the gate ends INCOMPLETE. The exit code is that of the gate.
+    If a part is lost, answers are missing and the gate ends INCOMPLETE. The exit code is that of the gate.
     """
     return f"""\
 set -u
@@ -145,7 +145,7 @@ exit "$status"
 """
 
 
-# SLURM: an array job, and one that waits for all of it.
+# SLURM: an array job, and a job that waits for all of it.
 
 
 def slurm_files(options: argparse.Namespace) -> dict[str, str]:
@@ -183,7 +183,7 @@ def _script(head: Sequence[str], steps: str) -> str:
     return "\n".join(["#!/usr/bin/env bash", *head, "", steps])
 
 
-# Kubernetes: an indexed job, and one that is created when it is over.
+# Kubernetes: an indexed job, and a job that is created when it has ended.
 
 
 def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
@@ -201,7 +201,7 @@ def kubernetes_files(options: argparse.Namespace) -> dict[str, str]:
     if options.hours:
         fill["spec"]["activeDeadlineSeconds"] = options.hours * 3600  # of all parts together: they run side by side
     container = fill["spec"]["template"]["spec"]["containers"][0]
-    container["env"] = [{"name": "JOB_COMPLETIONS", "value": str(options.parts)}]  # Kubernetes says no pod how many there are
+    container["env"] = [{"name": "JOB_COMPLETIONS", "value": str(options.parts)}]  # Kubernetes does not give pods their number
     if options.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": options.gpus}}
     judge = _job("judge", options, judge_steps(options.options, options.shared))

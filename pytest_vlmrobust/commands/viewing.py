@@ -1,4 +1,4 @@
-"""Viewer: `vlmrobust view`, which shows every sample of one or several runs in a browser."""
+"""Viewer: `vlmrobust view`, which shows all samples of one or several runs in a browser."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _view(options: argparse.Namespace) -> int:
             complain(f"port {PORT} is taken, perhaps by another vlmrobust view: this one has another")
         address = f"http://127.0.0.1:{port}/"
         say(f"{quantity(len(find()), 'run')} to see at {address} (Ctrl-C ends it)")
-        sys.stdout.flush()  # whoever reads it through a pipe waits for the address
+        sys.stdout.flush()  # a reader of a pipe waits for the address
         if options.open:
             import webbrowser
 
@@ -77,7 +77,7 @@ def _view(options: argparse.Namespace) -> int:
 
 
 def _found(places: Sequence[Path]) -> tuple[Callable[[], list[Path]], bool]:
-    """Returns what finds the runs, and whether they are to be seen side by side from the start."""
+    """Returns a function that finds the runs, and whether to show them side by side from the start."""
     from pytest_vlmrobust.store.journal import FILE_NAME
 
     runs = [place for place in places if (place / FILE_NAME).is_file()]

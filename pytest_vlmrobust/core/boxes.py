@@ -1,4 +1,4 @@
-"""Boxes: where attributes are in an image, and in which coordinates a model writes them."""
+"""Boxes: positions of attributes in an image, and the coordinates in which a model writes them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEFT_EYE, RIGHT_EYE = "left_eye", "right_eye"
 
 
 def overlap(box: Box, other: Box) -> float:
-    """Returns the area that two boxes share, as a share of the area they cover together: intersection over union.
+    """Returns the intersection over union of two boxes.
 
-    Continuous coordinates, no "+1" for pixels. The result is in [0, 1]: 0 where a box is turned inside out (x1 > x2 or y1 > y2),
-    for it covers nothing, and NaN where neither box has an area or a coordinate is NaN.
+    Coordinates are continuous, without "+1" for pixels. The result is in [0, 1]: 0 if a box is inverted (x1 > x2 or y1 > y2)
+    and so covers nothing, NaN if neither box has an area or a coordinate is NaN.
 
     >>> overlap((0, 0, 2, 2), (1, 0, 3, 2))
     0.3333333333333333
@@ -37,7 +37,7 @@ def overlap(box: Box, other: Box) -> float:
 
 
 def are_swapped(predicted: tuple[Box, Box], truth: tuple[Box, Box]) -> bool:
-    """Whether two predicted boxes overlap more with the true ones when they change places, as left and right eye may."""
+    """Whether two predicted boxes overlap more with the true boxes when swapped, such as left and right eye."""
     kept = overlap(predicted[0], truth[0]) + overlap(predicted[1], truth[1])
     return overlap(predicted[1], truth[0]) + overlap(predicted[0], truth[1]) > kept
 
@@ -76,18 +76,18 @@ class BoxSpace:
 
 @dataclass(frozen=True, slots=True)
 class Localisation:
-    """What a sample that asks for boxes is about; every box in pixels of its image."""
+    """The boxes of a localisation sample, in pixels of its image."""
 
     size: tuple[int, int]
-    """Width and height of the image in which boxes are asked for."""
+    """Width and height of the image to locate boxes in."""
     boxes: Mapping[str, Box]
-    """Attribute to its box: the boxes that are asked for."""
+    """The expected box of each attribute."""
     given: Mapping[str, Box] = field(default_factory=dict)
-    """Attribute to its box: the boxes that the prompt gives. A point is a box without extent."""
+    """The boxes in the prompt, by attribute. A point is a box without extent."""
     space: BoxSpace | None = None
-    """The coordinates that the model uses, ``None`` for pixels. The evaluation fills it in."""
+    """The coordinates that the model uses, ``None`` for pixels. Set by the evaluation."""
     given_in: int = 0
-    """Index of the image that the given boxes are of: the support, or the image in which the others are asked for."""
+    """Index of the image of the given boxes: the support image, or the image to locate boxes in."""
 
     @property
     def spoken(self) -> BoxSpace:
@@ -100,14 +100,14 @@ RESIZED_PIXELS = "resized_pixels"
 _SCALES = {"thousandths": 1000.0, "fractions": 1.0}
 _TURNED = "_yx"
 CONVENTIONS = tuple(f"{name}{turn}" for name in (PIXELS, RESIZED_PIXELS, *_SCALES) for turn in ("", _TURNED))
-"""How families of models write boxes: pixels of the image as it was sent, pixels after the processor resized it, thousandths of
+"""How model families write boxes: pixels of the image as sent, pixels after the processor's resizing, thousandths of
 its sides, or fractions of them; ``_yx`` puts y before x."""
 
 
 def box_space(convention: str, size: tuple[int, int], seen: tuple[int, int] | None = None) -> BoxSpace:
     """Returns the coordinates of a convention in an image.
 
-    An empty convention means ``pixels``. ``size`` is width and height of the image as it is sent, ``seen`` after the processor
+    An empty convention means ``pixels``. ``size`` is width and height of the image as sent, ``seen`` after the processor
     (for ``resized_pixels``; ``size`` by default).
     """
     named = convention or PIXELS

@@ -1,4 +1,4 @@
-"""Cell and Sweep: what one test is about."""
+"""Cell and Sweep: the subject of a test."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _parse_step(part: str, whole: str) -> Step:
 
 
 def read_level(level: str | None) -> tuple[str, dict[str, int | float]]:
-    """Returns the word that a level begins with, and the numbers that it gives by name, in its order; neither if malformed.
+    """Returns the word of a level and its named numbers in order; both empty if malformed.
 
     >>> read_level("radius=1.7,angle=30"), read_level("low"), read_level("gauss_noise,std_range=0.2")
     (('', {'radius': 1.7, 'angle': 30}), ('low', {}), ('gauss_noise', {'std_range': 0.2}))
@@ -106,12 +106,12 @@ def spell_level(word: str, numbers: Mapping[str, int | float]) -> str:
 CLEAN = Setting((Step(CLEAN_NAME),))
 NO_IMAGE = Setting((Step(NO_IMAGE_NAME),))
 BASELINES = (CLEAN, NO_IMAGE)
-"""Settings that change no image: they are shown as they are, or left out."""
+"""Settings that change no image: images are shown as they are, or left out."""
 EXCHANGED = Setting((Step("exchanged"),))
 AGAIN = Setting((Step("again"),))
 PROBES = (EXCHANGED, AGAIN)
-"""How a few questions are asked beside the tests: with the images of other questions, and once more, alone. No test is about
-these, and no suite can name them."""
+"""Settings of the probes: with the images of other questions, and once more, alone. They have no tests,
+and no suite can name them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -125,7 +125,7 @@ class Cell:
     def __str__(self) -> str:
         return f"{self.model}-{self.dataset}-{self.setting}"
 
-    __repr__ = __str__  # readers such as Allure show parameters so
+    __repr__ = __str__  # readers such as Allure show parameters like this
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -136,12 +136,12 @@ class SweepMetric:
     dataset: str
     metric: str
     split: str = ""
-    """The set of settings that it is taken over, where a suite has several: ``observatory_ood``."""
+    """The set of its settings, if a suite has several: ``observatory_ood``."""
 
     def __str__(self) -> str:
         return "-".join(part for part in (self.model, self.dataset, self.metric, self.split) if part)
 
-    __repr__ = __str__  # readers such as Allure show parameters so
+    __repr__ = __str__  # readers such as Allure show parameters like this
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -152,18 +152,18 @@ class FamilyMetric:
     dataset: str
     metric: str
     split: str = ""
-    """The set of settings, or the setting, that the scores come from."""
+    """The setting, or set of settings, of the scores."""
 
     @property
     def model(self) -> str:
-        """What stands in its records where others have a model: the family."""
+        """The family, in place of the model of other records."""
         return self.family
 
     def __str__(self) -> str:
         return "-".join(part for part in (self.family, self.dataset, self.metric, self.split) if part)
 
-    __repr__ = __str__  # readers such as Allure show parameters so
+    __repr__ = __str__  # readers such as Allure show parameters like this
 
 
 Planned: TypeAlias = Cell | SweepMetric | FamilyMetric
-"""What one gated test is about."""
+"""The subject of a gated test."""

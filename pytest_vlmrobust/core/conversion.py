@@ -1,7 +1,7 @@
-"""Dataclasses as what JSON holds, and back: one strict reader of every record that a file carries.
+"""Dataclasses to JSON and back: the strict reader of all records in files.
 
-A value of another type, an unknown key and a required key that is absent are errors that name the place. A number that is not
-finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and never negative. Pydantic, which knows the types,
+A value of another type, an unknown key and a missing required key are errors that name the place. A number that is not
+finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and never negative. Pydantic
 is imported only when something is read.
 """
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# The text: one reader of whatever calls itself JSON.
+# Text: the reader of all JSON.
 
 
 DEEPEST = 100
-"""How many lists and objects may stand inside each other."""
+"""The deepest allowed nesting of lists and objects."""
 
 
 def read_json(content: bytes | str) -> Any:
-    """Returns what a text of JSON holds; bytes are UTF-8, with or without a byte order mark.
+    """Parses JSON; bytes are UTF-8, with or without a byte order mark.
 
-    It is a ValueError where a key occurs twice (another reader may take the other value), where a number is NaN or infinite or
-    has thousands of digits, and where lists and objects stand too deep inside each other.
+    Raises ValueError for repeated keys (another reader may take the other value), for numbers that are NaN, infinite or
+    have thousands of digits, and for too deep nesting.
     """
     too_deep = f"more than {DEEPEST} lists and objects stand inside each other"
     try:
@@ -69,7 +69,7 @@ def _finite_number(text: str) -> float:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether values stand deeper inside each other than is read; goes level by level, so that no depth is too much for it."""
+    """Whether values are nested too deeply; works level by level, without recursion."""
     level = [value]
     for _ in range(DEEPEST + 1):
         level = [one for one in level if isinstance(one, dict | list)]
@@ -79,11 +79,11 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-# The values: dataclasses as what JSON holds, and back.
+# Values: dataclasses to JSON values and back.
 
 
 def to_plain(value: Any) -> Any:
-    """Returns a value as dictionaries, lists, texts, numbers and ``None``, without fields that no comparison looks at."""
+    """Converts a value to dictionaries, lists, texts, numbers and ``None``, without fields that do not count for equality."""
     if value is None or type(value) is str:  # first, for most values are
         return value
     if isinstance(value, float):
@@ -104,9 +104,9 @@ def _compared(kind: type) -> tuple[str, ...]:
 
 
 def from_plain(data: object, kind: type[T]) -> T:
-    """Returns the dataclass that :func:`to_plain` made ``data`` of, or data that are what a typed dictionary says.
+    """Converts the output of :func:`to_plain` back to a dataclass, or checks data against a typed dictionary.
 
-    A typed dictionary may have other keys. A TypeError names the place, the value, and what was expected.
+    A typed dictionary may have more keys. A TypeError names the place, the value, and what was expected.
     """
     from pydantic_core import ValidationError
 
@@ -120,7 +120,7 @@ def from_plain(data: object, kind: type[T]) -> T:
 
 
 def prepare(kind: type) -> None:
-    """Loads what :func:`from_plain` needs for a type, which takes a part of a second and opens files."""
+    """Prepares :func:`from_plain` for a type, which takes a fraction of a second and opens files."""
     _validator(kind)
 
 
@@ -133,7 +133,7 @@ _EXPECTED = {
     "an object": ("dict", "mapping", "dataclass"),
     "nothing: no file holds such a thing": ("is",),
 }
-"""What was expected, with the first words of the names that pydantic has for the problem."""
+"""What was expected, by the prefix of pydantic's error types."""
 
 
 def _in_words(problem: Mapping[str, Any], kind: type, names: Collection[str]) -> str:
@@ -156,7 +156,7 @@ def _in_words(problem: Mapping[str, Any], kind: type, names: Collection[str]) ->
 
 @cache
 def _validator(kind: type) -> tuple[SchemaValidator, frozenset[str]]:
-    """Returns what reads a type, and the names of all fields in it."""
+    """Returns the validator of a type, and the names of all its fields."""
     from pydantic_core import SchemaValidator
 
     schema = core_schema(kind)
@@ -164,9 +164,9 @@ def _validator(kind: type) -> tuple[SchemaValidator, frozenset[str]]:
 
 
 def core_schema(kind: Any) -> CoreSchema:
-    """Returns pydantic's schema of a type, made strict.
+    """Returns pydantic's schema of a type in a strict form.
 
-    No text is a number, no key is passed over, each field has to be there, and ``null`` is NaN.
+    Texts are not numbers, no key is ignored, every field is required, and ``null`` is NaN.
     """
     from pydantic import TypeAdapter
 
@@ -186,7 +186,7 @@ def _make_strict(schema: Any, *, in_union: bool = False) -> None:
 
 
 def _stricter(schema: Mapping[str, Any], *, in_union: bool) -> dict[str, Any]:
-    """Returns what changes in a part of a schema."""
+    """Returns the changes for a part of a schema."""
     undefined = {"type": "nullable", "schema": {"type": "float", "strict": True}}
     changes: dict[str, dict[str, Any]] = {
         "int": {"strict": True, "ge": 0},

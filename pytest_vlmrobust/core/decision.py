@@ -1,4 +1,4 @@
-"""GO: the verdict of a test, the decision of a run that follows from its verdicts, and the exit code. Pure."""
+"""GO: the verdict of a test, the decision of a run from its verdicts, and the exit code. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ENDINGS = ("SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR1", "SIGUSR2")
-"""Signals by which batch systems end a run: it then ends with a decision, as after Ctrl-C. Windows knows the first alone."""
+"""Signals of batch systems that end a run. The run still ends with a decision, as after Ctrl-C. Windows only has the first."""
 
 # The verdict of one test.
 
 WARNING = "warning: "
-"""How the reason of a verdict begins that speaks up and does not block."""
+"""Prefix of the reason of a verdict that warns without blocking."""
 NOT_SHOWN = "not shown: "
-"""How the reason begins where a rule that blocks could not decide, or did not apply, and its policy lets that pass."""
+"""Prefix of the reason if a blocking rule is undecided or did not apply, and its policy allows that."""
 
 
 class Outcome(StrEnum):
-    """What the gate concluded about one test."""
+    """The conclusion of the gate about a test."""
 
     PASS = "PASS"  # noqa: S105 - no password
     FAIL = "FAIL"
@@ -28,11 +28,11 @@ class Outcome(StrEnum):
     ERROR = "ERROR"
     WAIVED = "WAIVED"
     MEASURED = "MEASURED"
-    """No rule applies, or what applies only warns: a number was measured and is reported. Never counts as a pass."""
+    """No rule applies, or only warnings do: a number was measured and reported. Never counts as a pass."""
 
     @property
     def counted(self) -> str:
-        """What the word is behind a count: no verdict is named where there is none."""
+        """The word for a count of tests."""
         return "not judged" if self is Outcome.MEASURED else self.value
 
 
@@ -45,7 +45,7 @@ WORST_FIRST = (
     Outcome.PASS,
     Outcome.MEASURED,
 )
-"""The order in which one verdict outranks another on the same test, and in which reports show them."""
+"""The order of severity, on the same test and in reports."""
 ENDS_AS_FAILURE = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR})
 """The outcomes of tests that pytest counts as failed or as errors."""
 
@@ -66,7 +66,7 @@ class NotShown:
     reason: str
     """The sentence behind the outcome: value, interval, bound, and how many questions would decide."""
     source: str = ""
-    """Where it is, ``file:line``."""
+    """Its location, ``file:line``."""
     low: float = math.nan
     """Lower end of the interval compared with the bound."""
     high: float = math.nan
@@ -74,14 +74,14 @@ class NotShown:
     beyond: float = math.nan
     """The share of that interval beyond the bound."""
     samples_needed: int | None = None
-    """About so many questions decide it in nine of ten cases, if the value is the true one; else ``null``."""
+    """About this many questions decide it in nine of ten cases, if the measured value is the true one; else ``null``."""
     samples_needed_least: int | None = None
-    """About so many decide it in half of all cases."""
+    """About this many questions decide it in half of all cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a run did not measure or show, and a line of its policy lets pass."""
+    """Something that a run did not measure or show, and the line of the policy that allows it."""
 
     fact: str
     """``30 of 128 samples of shapes were asked``."""
@@ -97,9 +97,9 @@ class Verdict:
     """An outcome with its reason, and the rule that was applied.
 
     ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``bound`` is as its author wrote it. ``target`` is
-    what the verdict is about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
-    With about ``samples_needed`` samples in all, what is undecided is decided in nine of ten cases, and with
-    ``samples_needed_least`` in half of them, if the value that was seen is the true one; None where that cannot be told.
+    the scope of the verdict: ``population``, the questions that the samples represent, or ``dataset``, only these samples.
+    With about ``samples_needed`` samples in total, an undecided rule is decided in nine of ten cases, and with
+    ``samples_needed_least`` in half of them, if the measured value is the true one; None if unknown.
     """
 
     outcome: Outcome
@@ -117,11 +117,11 @@ class Verdict:
     samples_needed: int | None = None
     samples_needed_least: int | None = None
     low: float = math.nan
-    """Lower end of the interval that explains the outcome; NaN where none was compared with the bound."""
+    """Lower end of the interval that explains the outcome; NaN if no interval was compared with the bound."""
     high: float = math.nan
     """Upper end of it."""
     not_shown: NotShown | None = None
-    """What lets a rule pass that is not shown to hold; None for every other verdict."""
+    """Details of a rule that is not shown to hold but passes; None for every other verdict."""
 
 
 class ThresholdExceeded(AssertionError):
@@ -140,7 +140,7 @@ class NotDecided(AssertionError):
 
 
 class Decision(StrEnum):
-    """What the gate concluded about a whole run."""
+    """The conclusion of the gate about a whole run."""
 
     GO = "GO"
     NO_GO = "NO-GO"
@@ -154,10 +154,10 @@ EXIT_CODES = {Decision.GO: 0, Decision.NO_GO: 1, Decision.INCONCLUSIVE: 10, Deci
 def decide(outcomes: Iterable[Outcome], *, missing: int = 0, shortfalls: int = 0, stopped: bool = False) -> Decision:
     """Returns the decision of a run: Kleene's AND over its verdicts, where a breach outranks everything.
 
-    ``missing`` counts tests that were to run and left no verdict (the run was stopped or killed): with any, a run is never GO.
-    ``stopped`` says that something ended pytest before its end, even where every test had left its verdict: likewise.
-    ``shortfalls`` counts what the policy asks of a run and this one lacks: with any, what would be GO is INCONCLUSIVE.
-    A run without a single PASS or WAIVED verdict has gated nothing and is never GO either.
+    ``missing`` counts selected tests without a verdict (the run was stopped or killed): with any, a run is never GO.
+    ``stopped`` says that pytest ended early, even if every test had its verdict: then it is never GO either.
+    ``shortfalls`` counts unmet requirements of the policy: with any, GO becomes INCONCLUSIVE.
+    A run without a single PASS or WAIVED verdict gated nothing and is never GO.
 
     >>> decide([Outcome.PASS, Outcome.ERROR]).value
     'INCOMPLETE'

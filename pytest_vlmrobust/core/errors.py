@@ -1,4 +1,4 @@
-"""Everything that can be wrong and that a user can fix.
+"""All errors that a user can fix.
 
     VlmRobustError
     ├── UsageError             what was asked for makes no sense: options, names, files the user wrote
@@ -30,13 +30,13 @@ from pathlib import Path
 from .words import first_few, printable
 
 _LONGEST = 20_000
-"""Characters of a message: it may quote what others wrote."""
+"""Characters of a message, which may quote foreign text."""
 
 
 class VlmRobustError(Exception):
     """The base of all errors of this package.
 
-    As text, whatever it quotes is printable: a message ends on a terminal, in a log, or both.
+    Its text is always printable, because messages end on terminals and in logs.
     """
 
     __module__ = "pytest_vlmrobust"
@@ -53,11 +53,11 @@ class UsageError(VlmRobustError):
     """The options, names or files of the user contradict each other or do not exist."""
 
     mistakes: tuple[str, ...] = ()
-    """What is wrong, where it is several things."""
+    """The mistakes, if there are several."""
 
 
 class UnknownName(UsageError):
-    """A name is not known; gives the nearest ones.
+    """An unknown name, with the nearest known names.
 
     >>> raise UnknownName("metric", "pcry", ["pcri", "rci"])
     Traceback (most recent call last):
@@ -74,7 +74,7 @@ class UnknownName(UsageError):
 
 
 class SettingError(UsageError):
-    """A setting is not of the form ``name[:level][+name[:level]]``, or has no such level."""
+    """A setting that is not of the form ``name[:level][+name[:level]]``, or an unknown level."""
 
 
 class DatasetError(UsageError):
@@ -127,7 +127,7 @@ class StoreError(InfrastructureError):
 
 
 def requirements_of(extra: str) -> str:
-    """Returns what an extra of this project installs, for ``pip install``; empty where the project itself is not installed.
+    """Returns the requirements of an extra for ``pip install``; empty if this project is not installed.
 
     The project is not named: no package index has it.
     """
@@ -148,9 +148,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def typed_path(text: str | Path, folder: Path = Path(), *, given_as: str = "") -> Path:
-    """Returns a path that somebody typed, with a home directory in place of ``~``; nothing needs to be there.
+    """Returns a typed path with ``~`` expanded; the path need not exist.
 
-    ``folder`` is what it is relative to; ``given_as`` is the option or variable that gave it, for the message.
+    It is relative to ``folder``; ``given_as`` is its option or variable, for messages.
     """
     if problem := why_no_path(text, folder):
         named = " ".join(filter(None, (given_as, f"{str(text)!r:.200}")))
@@ -159,7 +159,7 @@ def typed_path(text: str | Path, folder: Path = Path(), *, given_as: str = "") -
 
 
 def why_no_path(text: str | Path, folder: Path = Path()) -> str:
-    """Returns why this machine can have no path that somebody typed, relative to a folder; empty where it can."""
+    """Returns why a typed path, relative to a folder, is impossible on this machine; empty if it is possible."""
     try:
         os.stat(folder / Path(text).expanduser())  # noqa: PTH116 - Path.exists passes over a NUL, and from 3.14 on over any error
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -172,7 +172,7 @@ def why_no_path(text: str | Path, folder: Path = Path()) -> str:
 
 
 def files_beside(absent: Path) -> list[str]:
-    """Returns the paths of files in the folder of one that is absent, with its suffix, for ``did_you_mean``."""
+    """Returns files with the same suffix next to a missing file, for ``did_you_mean``."""
     try:
         names = sorted(file.name for file in absent.parent.iterdir() if file.suffix == absent.suffix and file.is_file())
     except OSError:
@@ -185,11 +185,11 @@ def _shorten(names: list[str], most: int = 20) -> str:
 
 
 BY_AGE = ("latest", "previous")
-"""Names of the newest run of a store, and of the one before it."""
+"""Names for the newest run of a store and the run before it."""
 
 
 def run_by_age(name: str, runs: Sequence[Path], store: Path) -> Path:
-    """Returns the run of ``BY_AGE`` that a name means. ``runs`` are of the store, the newest first."""
+    """Returns the run for a name of ``BY_AGE``. ``runs`` are those of the store, the newest first."""
     place = BY_AGE.index(name)
     if place >= len(runs):
         held = f"{len(runs)} run" if runs else "no run here"

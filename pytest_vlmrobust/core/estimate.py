@@ -1,4 +1,4 @@
-"""Estimate: the value of a metric, with what is known about its uncertainty."""
+"""Estimate: the value of a metric and its uncertainty."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Estimate:
     reason: str = ""
 
     groups: int = field(default=0, compare=False)
-    """Only where several samples are about one image: how many images there are."""
+    """The number of images, if several samples share an image."""
     counts_settings: bool = field(default=False, compare=False)
-    """Whether it is the share of settings on one side of a line, which noise carries settings across."""
+    """Whether it is the share of settings beyond a limit, where noise moves settings across the limit."""
 
     at: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False, compare=False)
-    """``confidence -> (low, high)``: the interval at another two-sided level, while the scores are at hand."""
+    """``confidence -> (low, high)``: the interval at another two-sided level, as long as the scores are available."""
 
     @property
     def finite(self) -> bool:
@@ -43,14 +43,14 @@ class Estimate:
     def interval(self, confidence: float) -> tuple[float, float]:
         """Returns the interval at a two-sided level; NaN when there is none.
 
-        Once the scores are gone, the interval at hand stands in for one of a lower level, being wider, and for no other.
+        Without the scores, the stored interval serves for lower levels, because it is wider, and for no others.
         """
         if self.at is not None:
             return self.at(confidence)
         return (self.low, self.high) if self.confidence >= confidence - ROUNDING else (math.nan, math.nan)
 
     def complement(self, least: float = -math.inf, most: float = math.inf) -> Estimate:
-        """Returns the estimate of one less this value, with its interval cut at both ends."""
+        """Returns the estimate of 1 minus this value, with a clipped interval."""
         at = self.at
 
         def turned(level: float) -> tuple[float, float]:

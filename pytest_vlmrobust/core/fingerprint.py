@@ -17,7 +17,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical_json(value: Any) -> str:
-    """Returns the one JSON spelling of a JSON-safe value: sorted keys, no spaces, no NaN."""
+    """Returns the canonical JSON of a JSON-safe value: sorted keys, no spaces, no NaN."""
     return _ENCODER.encode(value)
 
 
@@ -27,9 +27,9 @@ def fingerprint(value: Any) -> str:
 
 
 def fingerprints_after(*elements: str) -> Callable[..., str]:
-    """Returns what gives the fingerprint of a list that begins with these elements, from the others: one or more.
+    """Returns a function from further elements to the fingerprint of the list that begins with ``elements``.
 
-    For many lists that begin alike: how they begin is hashed once. All elements are canonical JSON. Several threads may call it.
+    For many lists with the same beginning, which is hashed once. All elements are canonical JSON. Thread-safe.
 
     >>> fingerprints_after("1", "[2]")("3", "4") == fingerprint([1, [2], 3, 4])
     True
@@ -45,9 +45,9 @@ def fingerprints_after(*elements: str) -> Callable[..., str]:
 
 
 def pixels_digest(image: NDArray[np.uint8]) -> str:
-    """Returns the SHA-256 of an image's shape and bytes: two images are the same when every pixel is."""
+    """Returns the SHA-256 of an image's shape and bytes."""
     digest = hashlib.sha256(repr(image.shape).encode())
-    digest.update(image.data if image.flags.c_contiguous else image.tobytes())  # without a copy, where its bytes follow another
+    digest.update(image.data if image.flags.c_contiguous else image.tobytes())  # without a copy if the bytes are contiguous
     return digest.hexdigest()
 
 
@@ -77,15 +77,15 @@ def derive_seed(seed: int, *parts: str) -> int:
 
 
 def rank_seed(seed: int, name: str) -> int:
-    """Returns what identities are ordered by, where tasks lay them out and where a smaller dataset takes some of them.
+    """Returns the sort key of an identity, used to lay out tasks and to select smaller datasets.
 
-    It is one order, so that the first ones of it are laid out in balance as well.
+    Both use the same order, so that a selection is balanced too.
     """
     return derive_seed(seed, "rank", name)
 
 
 def rng_for(seed: int, *parts: str) -> np.random.Generator:
-    """Returns a generator that depends on ``seed`` and ``parts`` and on nothing else."""
+    """Returns a generator that depends only on ``seed`` and ``parts``."""
     import numpy as np
 
     return np.random.Generator(np.random.PCG64(derive_seed(seed, *parts)))

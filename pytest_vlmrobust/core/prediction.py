@@ -1,4 +1,4 @@
-"""Request and Prediction: what is sent to a model, and what came back."""
+"""Request and Prediction: what is sent to a model, and its answer."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LETTER_LOGITS = "letter_logits"
 """How a choice is answered by the probabilities of its letters."""
 
 STRUCTURED_CHOICE = "structured_choice"
-"""How a server answers a choice that a schema keeps to the letters."""
+"""Method of a server whose answer a schema constrains to the letters."""
 
 LOGIT_BIAS = "logit_bias"
-"""How a server answers a choice with one token, in which those of letters are raised above all others."""
+"""Method of a server that answers with one token under a bias for the letters."""
 
 METHODS = ("generate", "sample", LETTER_LOGITS, STRUCTURED_CHOICE, LOGIT_BIAS)
-"""How an answer may be got."""
+"""All methods of getting an answer."""
 
 LONGEST_TEXT = 500_000
-"""Characters of an answer: more than the longest chain of thought, and rules of extraction read it in a second."""
+"""Characters of an answer: longer than any chain of thought, and still read within a second."""
 
 _MOST_TOKENS = 10**9
-"""More than any model reads or writes at once."""
+"""More tokens than any model reads or writes."""
 
 UNANSWERED = {
     "refusal": "the model refused",
@@ -39,25 +39,25 @@ UNANSWERED = {
     "only_reasoning": "the answer is empty, and the server put text into its field for reasoning",
     "no_letter": "none of the letters is among the tokens that the server lists",
 }
-"""How an inference can end in which the model was asked and gave no answer."""
+"""Finish reasons of a completed inference without an answer."""
 
 REFUSALS = ("refusal", "content_filter")
-"""The rules of unparsed scores that say that the model, or a filter, refused to answer."""
+"""Rules of unparsed scores for refusals, by the model or a filter."""
 
 ANSWERS = ("letters", "text")
-"""How a choice may be answered: by the probabilities of its letters, or by text that is read."""
+"""Ways to answer a choice: by the probabilities of its letters, or by text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One view of a sample as it is sent: pixels, text, and how to answer.
+    """One view of a sample as sent to a model: pixels, text, and how to answer.
 
     ``images`` may be empty (the no-image pass). ``choices`` lists the letters that a backend may score by their
     log-probabilities; empty means free text. ``max_new_tokens`` bounds free text.
     """
 
     key: str
-    """Fingerprint of everything below and of the model: the name of the answer in the store."""
+    """Fingerprint of everything below and of the model: the key of the answer in the store."""
     images: tuple[NDArray[np.uint8], ...]
     text: str
     choices: tuple[str, ...] = ()
@@ -70,11 +70,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model answered.
+    """The answer of a model.
 
     ``method`` says how: ``"generate"`` (greedy text), ``"sample"`` (sampled text) or ``"letter_logits"`` (the most
-    probable of the offered letters after one prefill; ``logprobs`` then holds each letter's log-probability), or, of servers
-    that give no log-probabilities and are kept to letters, ``"structured_choice"`` or ``"logit_bias"``.
+    probable of the letters after one prefill; ``logprobs`` then holds each letter's log-probability), or, for servers
+    without log-probabilities that are constrained to letters, ``"structured_choice"`` or ``"logit_bias"``.
     ``finish_reason`` is ``"stop"``, ``"length"`` (the text was cut off), one of ``UNANSWERED``, or ``"error"``; with ``"error"``
     nothing is known about the model, and ``error`` says why.
     """
@@ -85,25 +85,25 @@ class Prediction:
     logprobs: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
     details: Mapping[str, str | int | float] = field(default_factory=dict)
-    """What the backend saw: visual tokens, image size after the processor."""
+    """Facts from the backend: visual tokens, image size after the processor."""
 
     @property
     def most_probable(self) -> tuple[str, ...]:
-        """The letters of the highest log-probability, in the order offered: one but for ties, none where one is not a number."""
+        """The letters with the highest log-probability, in the order of the options: several for ties, empty with a NaN."""
         if any(value != value for value in self.logprobs.values()):  # noqa: PLR0124 - NaN alone differs from itself
             return ()
         return tuple(letter for letter, value in self.logprobs.items() if value == max(self.logprobs.values()))
 
     @property
     def letter_share(self) -> float:
-        """How much of the probability the letters hold together, each by its most probable token; NaN of other answers."""
+        """The total probability of the letters, each by its most probable token; NaN for other answers."""
         if self.method != LETTER_LOGITS or not (self.logprobs or self.finish_reason == "no_letter"):
             return math.nan
         return sum(map(math.exp, self.logprobs.values()))
 
     @property
     def confidence(self) -> float:
-        """The probability of its letter among the letters with a known probability; NaN of an answer without any."""
+        """The probability of its letter relative to all letters with a known probability; NaN without probabilities."""
         letter = self.text.strip()
         if self.method != LETTER_LOGITS or letter not in self.most_probable:
             return math.nan
@@ -111,27 +111,27 @@ class Prediction:
 
     @property
     def answered_by(self) -> str:
-        """How a choice was answered: one of ``ANSWERS``, or the method by which a server was kept to letters."""
+        """How a choice was answered: one of ``ANSWERS``, or the method that constrained a server to letters."""
         letters, text = ANSWERS
         return {LETTER_LOGITS: letters, STRUCTURED_CHOICE: STRUCTURED_CHOICE, LOGIT_BIAS: LOGIT_BIAS}.get(self.method, text)
 
     @property
     def tokens(self) -> tuple[int, int] | None:
-        """How many tokens its prompt and its answer have, as the backend counted them; None where it did not."""
+        """Tokens of its prompt and answer as counted by the backend; None if not counted."""
         prompt = token_count(self.details.get("prompt_tokens"))
         answer = token_count(self.details.get("completion_tokens", self.details.get("new_tokens")))
         if answer is None and self.method == LETTER_LOGITS:
-            answer = 1  # one step, after which the letters are compared
+            answer = 1  # one step, then the letters are compared
         return None if prompt is None or answer is None else (prompt, answer)
 
     @property
     def contradicts_itself(self) -> bool:
-        """Whether it is a letter, and its own log-probabilities say that another one is the most probable."""
+        """Whether it is a letter although its log-probabilities favour another letter."""
         return self.method == LETTER_LOGITS and bool(self.logprobs) and self.text.strip() not in self.most_probable
 
 
 def token_count(value: Any) -> int | None:
-    """Returns a number of tokens as somebody counted them; None for what can be no such number."""
+    """Returns a token count; None for a value that cannot be one."""
     return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
@@ -139,18 +139,18 @@ def token_count(value: Any) -> int | None:
 
 
 _LONGEST_REASON = 500
-"""Characters of why an inference failed: the prediction has the whole text, and each report repeats this."""
+"""Characters of the reason of a failed inference in reports; the prediction has the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """A value in [0, 1], or NaN for unscored, and the name of the rule that read the answer.
 
-    Three things are never mixed up: a wrong answer (``value`` 0, ``state`` ``"scored"``), text without a readable answer
-    (``value`` 0, ``state`` ``"unparsed"``: the model was asked and gave no answer), and an inference that failed
-    (``value`` NaN, ``state`` ``"error"``: nothing is known). A view that was not asked about has the state ``"unasked"`` and NaN.
+    Three states are never mixed up: a wrong answer (``value`` 0, ``state`` ``"scored"``), text without a readable answer
+    (``value`` 0, ``state`` ``"unparsed"``), and a failed inference
+    (``value`` NaN, ``state`` ``"error"``: nothing is known). A view that was not needed has the state ``"unasked"`` and NaN.
 
-    Halves of surrogate pairs, which models write and stores cannot, are spelled out in ``rule`` and ``answer``.
+    Unpaired surrogates, which models write but stores cannot, are escaped in ``rule`` and ``answer``.
     """
 
     value: float
@@ -169,12 +169,12 @@ class Score:
 
     @classmethod
     def unparsed(cls, rule: str = "none") -> Score:
-        """Returns the score of a text in which no rule found an answer: it counts as wrong, and is counted apart."""
+        """Returns the score of a text without a readable answer: it counts as wrong and is also counted separately."""
         return cls(0.0, rule, None, "unparsed")
 
     @classmethod
     def unscored(cls, reason: str) -> Score:
-        """Returns the NaN score of an inference that failed; its rule is the reason, printable, on one line and not too long."""
+        """Returns the NaN score of a failed inference; its rule is the reason, printable, on one line and shortened."""
         return cls(math.nan, on_one_line(reason, _LONGEST_REASON), None, "error")
 
 
@@ -197,7 +197,7 @@ _DEPLOYMENT = (
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A model as the user named it, resolved to a backend and a location.
+    """A model named by the user, resolved to a backend and a location.
 
     ``name`` is short and safe in a test id (letters, digits, ``.``, ``_`` and ``-``).
     """
@@ -207,7 +207,7 @@ class ModelRef:
     location: str
     """A directory, a hub id, base URLs with ``#model``, or a file of scripted answers."""
     revision: str = ""
-    """A branch, tag or commit of the hub; of a served model what the user declares."""
+    """A branch, tag or commit of the hub; for a served model, the declared revision."""
     dtype: str = "auto"
     prompt_mode: str = "direct"
     generation: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -218,62 +218,62 @@ class ModelRef:
     family: str = ""
     parameters_billion: float | None = None
     trained_long_edge: int | None = None
-    """Long edge in pixels of the images that it was trained on, where they were small; ``None`` if unknown."""
+    """Long edge in pixels of its training images, if they were small; ``None`` if unknown."""
     policy: str = ""
-    """Name of the thresholds file that a run uses for this model when none is given."""
+    """Name of the default thresholds file for this model."""
     answer: str = ""
-    """One of ``ANSWERS``; empty for letters where their probabilities can be had."""
+    """One of ``ANSWERS``; empty for letters if their probabilities are available."""
     remote_code: bool = False
-    """Whether Python code that comes with the checkpoint may run; only where the user says so."""
+    """Whether Python code from the checkpoint may run; only if the user allows it."""
     adapter: str = ""
-    """The directory of a LoRA adapter, as peft saves it, that is applied to the weights."""
+    """The directory of a LoRA adapter saved by peft."""
     quantization: str = ""
     """``4bit`` or ``8bit``: how weights are quantised while they load."""
     device_map: str = ""
-    """``auto``, ``balanced`` or ``sequential``, by which weights are spread over all GPUs; or the device that they go to."""
+    """``auto``, ``balanced`` or ``sequential`` to spread weights over all GPUs, or a device."""
     max_memory: Mapping[str, str] = field(default_factory=dict)
-    """How much of each device (``cuda:N`` or ``cpu``) such weights may take, such as ``20GiB``."""
+    """Memory limit of the weights per device (``cuda:N`` or ``cpu``), such as ``20GiB``."""
     tokenizer: str = ""
-    """Of a served model: a checkpoint directory or hub id whose tokenizer it has, by which it can be kept to letters."""
+    """For a served model: a checkpoint directory or hub id with its tokenizer, used to constrain it to letters."""
     key_variable: str = ""
-    """Name of the environment variable that holds the key to a server; empty for the usual one."""
+    """Name of the environment variable with the key of a server; empty for the default."""
     time_limit: float | None = None
-    """Seconds that a request to a server may take; None for the usual limit."""
+    """Time limit of a request to a server in seconds; None for the default."""
     system_prompt: str = ""
-    """Text of the system message that stands before every question."""
+    """Text of the system message before every question."""
     template: str = ""
-    """Text around every question, with ``{question}`` in the place of the question."""
+    """Template of every question, with ``{question}`` for its text."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Of a served model: more HTTP headers, each with the name of the environment variable that holds its value."""
+    """For a served model: HTTP headers, each with the environment variable of its value."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """Of a served model: the query of every URL, such as ``api-version``."""
+    """For a served model: the query of every URL, such as ``api-version``."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """Of a served model: more keys of every request body."""
+    """For a served model: extra keys of every request body."""
     reasoning_effort: str = ""
     token_limit_parameter: str = ""
-    """Of a served model: ``max_tokens`` or ``max_completion_tokens``; empty for the one that the server takes."""
+    """For a served model: ``max_tokens`` or ``max_completion_tokens``; empty for whichever the server accepts."""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """Options of the engine that runs the weights, such as ``tensor_parallel_size``."""
     serve: str = ""
-    """The engine whose server is started for the run: ``vllm``, ``sglang`` or ``transformers``."""
+    """The engine of a server started for the run: ``vllm``, ``sglang`` or ``transformers``."""
     prompt_price: float | None = None
-    """What a million tokens of prompts cost; None where nothing is declared."""
+    """Price of a million prompt tokens; None if not declared."""
     completion_price: float | None = None
-    """What a million tokens of answers cost; declared with the other price or not at all."""
+    """Price of a million answer tokens; declared together with the other price."""
     currency: str = ""
     """The currency of the prices, such as EUR."""
 
     @property
     def deployment(self) -> dict[str, Any]:
-        """What is declared about how the model is asked where it is deployed: part of its identity, and free of secrets."""
+        """The deployment settings of the model: part of its identity, and free of secrets."""
         return {name: value for name in _DEPLOYMENT if (value := getattr(self, name))}
 
     def framed(self, question: str) -> str:
-        """Returns the text of a question in the template of the model."""
+        """Returns the text of a question in the model's template."""
         return self.template.replace("{question}", question) if self.template else question
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """Returns what so many tokens cost in ``currency``; NaN where no prices are declared."""
+        """Returns the cost of tokens in ``currency``; NaN without declared prices."""
         if self.prompt_price is None or self.completion_price is None:
             return math.nan
         return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1_000_000

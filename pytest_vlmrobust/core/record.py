@@ -1,4 +1,4 @@
-"""Record: the JSON-safe line about one test that terminal, JUnit, JSON and xdist all carry."""
+"""Record: the JSON-safe result of one test for terminal, JUnit, JSON and xdist."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from .decision import NotShown, Outcome, Verdict
 from .words import interval, number, plain_decimal, quantity
 
 BY_VALUE = "judged by value"
-"""What stands in place of the interval of a measure whose value alone was compared with the bound."""
+"""Text in place of the interval of a measure that was judged by its value."""
 BY_VALUE_MARK = "*"
-"""What stands behind a number for which there is no room for these words."""
+"""Mark of such a number where there is no room for the text."""
 PARTIAL_MARK = "~"
-"""Stands before a number that rests on a part of the samples, because its test stopped once its verdict was decided."""
+"""Mark before a number from part of the samples, because its test stopped early."""
 PARTIAL = "stopped early"
-"""What that mark says."""
+"""The meaning of that mark."""
 BUDGET_METRICS = ("error_rate", "unparsed_rate", "refusal_rate")
-"""What budgets bound, and no rule: a waiver cannot cover it."""
+"""Metrics bounded by budgets, not by rules; waivers cannot cover them."""
 MOST_OFTEN = "most often "
-"""Stands in the reason of a budget before what left most answers failed or unread."""
+"""Prefix of the most common cause in the reason of a budget."""
 LARGEST_DROP = "largest drop in what was asked: "
-"""How the note of a test begins that stopped early and names the setting of the largest drop, behind ``at``."""
+"""Prefix of the note of a stopped test that names the setting of the largest drop."""
 SCHEMA_VERSION: Final = 1
 FAMILY = "family"
-"""The kind of a record about several models of one family."""
+"""Kind of a record about several models of a family."""
 CHECK = "check"
-"""The kind of a record of a failure outside the gated tests: another test, a teardown, or a file that cannot be collected."""
+"""Kind of a record of a failure outside the gated tests: another test, a teardown, or a file that cannot be collected."""
 BUDGET = "budget"
-"""The kind of a record about a budget that a model does not keep, or may not keep, over all of its answers about a dataset."""
+"""Kind of a record about a budget that a model does not keep, or may not keep, over all its answers on a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Measure:
     """
 
     metric: str
-    """Its name. Beside the metrics of rules: budgets, ``blind_unparsed_rate``, ``gain_over_blind``, and signs of a model that
-    does not look."""
+    """Its name: a metric of rules, a budget, ``blind_unparsed_rate``, ``gain_over_blind``, or a sign of a model that
+    ignores its images."""
     value: float
     """Its value; percentages are fractions."""
     low: float = math.nan
@@ -61,25 +61,25 @@ class Measure:
     rule: str = ""
     """The id of the deciding rule; empty without one."""
     source: str = ""
-    """Where the rule is, ``file:line``."""
+    """Location of the rule, ``file:line``."""
     waiver: str = ""
     """The id of the waiver that covers a breach."""
     category: str = ""
     """The category of questions; empty for the whole dataset. For a gap in a further grouping of people, that grouping."""
     target: str = ""
-    """What the verdict is about: ``population`` (the interval was judged) or ``dataset`` (the value was judged); empty without
+    """Scope of the verdict: ``population`` (the interval was judged) or ``dataset`` (the value was judged); empty without
     a rule."""
     decisive_low: float = math.nan
-    """Lower end of the interval that was compared with the bound; ``null`` where none was."""
+    """Lower end of the interval compared with the bound; ``null`` without one."""
     decisive_high: float = math.nan
     """Upper end of that interval."""
     groups: int = 0
-    """Only where several questions are about one image: how many images, which are independent of each other."""
+    """The number of images, which are independent, if several questions share an image."""
     samples_needed: int | None = None
-    """About so many questions decide an undecided measure in nine of ten cases, if the value is the true one; else
+    """About this many questions decide an undecided measure in nine of ten cases, if the value is the true one; else
     ``null``."""
     samples_needed_least: int | None = None
-    """About so many decide it in half of all cases."""
+    """About this many questions decide it in half of all cases."""
     not_shown: tuple[NotShown, ...] = ()
     """Blocking rules that are not shown to hold, and that the policy lets pass."""
     unit: str = ""
@@ -111,7 +111,7 @@ class Measure:
 
     @property
     def called(self) -> str:
-        """Its name for a reader, with its category; of what scored no answer at all, and so measured no metric, ``answers``."""
+        """Its name for a reader, with its category; ``answers`` if no answer was scored."""
         name = self.metric or "answers"
         return f"{name} ({self.category})" if self.category else name
 
@@ -122,12 +122,12 @@ class Measure:
 
     @property
     def threshold(self) -> str:
-        """Its bound for dashboards, ``0.05`` or ``0.1..0.3``; empty without one."""
+        """Its bound for dashboards, ``0.05`` or ``0.1..0.3``; empty without a bound."""
         return "..".join(map(plain_decimal, self.ends))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval that decided, else the one of 90 %."""
+        """The interval that decided, else the 90 % interval."""
         known = not math.isnan(self.decisive_low)
         return (self.decisive_low, self.decisive_high) if known else (self.low, self.high)
 
@@ -138,18 +138,18 @@ class Measure:
 
     @property
     def beside(self) -> str:
-        """What stands beside the value: its interval, or that the value alone was judged, which no interval explains."""
+        """The text after the value: its interval, or that only the value was judged."""
         return BY_VALUE if self.judge == "value" else interval(*self.interval, self.unit)
 
     @property
     def questions(self) -> str:
-        """How many questions it rests on, and about how many images where these are fewer."""
+        """The number of questions, and of images if there are fewer."""
         return f"{self.n} ({quantity(self.groups, 'image')})" if self.groups else str(self.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A thumbnail of an image that a model saw; its file stands in the folder of images of the store."""
+    """A thumbnail of an image that a model saw; its file is in the image folder of the store."""
 
     file: str
     """``<digest of the pixels>.webp``; equal images share a file."""
@@ -161,7 +161,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered to one view of a sample."""
+    """A model's answer to one view of a sample."""
 
     about: str
     """The view: ``clean``, ``fog:mid``, ``patch 1,2``."""
@@ -185,7 +185,7 @@ NEWLY_WRONG = "newly_wrong"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sample as evidence: what was asked, what was seen, and what came back."""
+    """One sample as evidence: its question, images and answers."""
 
     sample: str
     """Its id."""
@@ -208,7 +208,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known about one test after it ran."""
+    """The result of one test."""
 
     test: str
     """``cell``, ``sweep`` and ``family`` are gated tests; ``budget`` a budget that is not shown to be kept; ``check`` a failure
@@ -224,7 +224,7 @@ class Record:
     family: str = ""
     """The family of the perturbation, ``weather``."""
     level: str = ""
-    """``low``, ``mid`` or ``high``; empty where the setting has none."""
+    """``low``, ``mid`` or ``high``; empty without a level."""
     metric: str = ""
     """The summary metric of a sweep."""
     split: str = ""
@@ -260,13 +260,13 @@ class Record:
     categories: dict[str, float] = field(default_factory=dict)
     """Score by category; for a sweep over resolutions, its metric by category and sub-task."""
     chains: dict[str, float] = field(default_factory=dict)
-    """Only for models that reason: how many answers have a chain of thought of so many words, by outcome: ``right, 64 to
+    """Only for reasoning models: answers by outcome and length of the chain of thought in words: ``right, 64 to
     127``."""
     parts: dict[str, dict[str, float]] = field(default_factory=dict)
     """Only for sweeps of the Observatory: numbers by attribute, group or grouping, and ``samples``, the questions behind
     them."""
     positions: tuple[float, ...] = ()
-    """Under ``patches:n``: the share of all right answers from each position alone, row by row; empty if patches were left
+    """Under ``patches:n``: the share of right answers from each single patch, row by row; empty if patches were left
     out."""
     received: str = ""
     """Under the resolution ladder: the size at which images reached the model, ``image grid thw 1x4x4``; empty if not
@@ -280,7 +280,7 @@ class Record:
     not_asked: str = ""
     """Why the model was not called: it is not shown to do the task; else empty."""
     notes: tuple[str, ...] = ()
-    """What the setting could not do, and for how many questions, such as images smaller than a rung."""
+    """Limits of the setting and the number of affected questions, such as images smaller than a rung."""
     examples: tuple[Example, ...] = ()
     """A few questions with their images and answers."""
     policy_sha256: str = ""
@@ -290,17 +290,17 @@ class Record:
 
     @property
     def deciding(self) -> Outcome:
-        """Its part in the decision of the run: that nothing was asked counts only where a rule had something to say about it."""
+        """Its part in the decision of the run: missing answers count only if a rule needed them."""
         ruled = any(measure.outcome is self.outcome for measure in self.measures)
         return Outcome.MEASURED if self.not_asked and not ruled else self.outcome
 
     def measure_of(self, metric: str) -> Measure | None:
-        """Returns its measure of a metric over the whole dataset; ``None`` where it has none."""
+        """Returns its measure of a metric over the whole dataset, or ``None``."""
         return next((measure for measure in self.measures if measure.metric == metric and not measure.category), None)
 
     @property
     def headline(self) -> Measure | None:
-        """The measure that one line about it shows: the one that decided, else the drop, else the first."""
+        """The measure for a one-line summary: the deciding one, else the drop, else the first."""
         decisive = [measure for measure in self.measures if measure.outcome is self.outcome is not Outcome.MEASURED]
         deciding = [measure for measure in decisive if measure.rule] or decisive
         return next(iter(deciding), None) or self.measure_of("accuracy_drop") or next(iter(self.measures), None)
@@ -312,14 +312,14 @@ class Record:
 
     @property
     def failed_outside(self) -> bool:
-        """Whether it is about a failure outside the gated tests."""
+        """Whether it is a failure outside the gated tests."""
         return self.test == CHECK
 
     @property
     def key(self) -> str:
-        """What makes two records be about the same test: a test that ran again replaces its record.
+        """The identity of the test: a repeated test replaces its record.
 
-        A failure outside the gated tests is kept apart from what a test measured: a test with a failing teardown has both.
+        A failure outside the gated tests has its own record: a test with a failing teardown has two.
         """
         return self.nodeid if self.nodeid and self.is_gated else f"{self.test} {self.id}"
 
@@ -329,7 +329,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: bytes | str) -> Record:
-        """Reads what :meth:`to_json` wrote, or a record of results.json, which has its key beside the rest.
+        """Reads the output of :meth:`to_json`, or a record of results.json, which also has its key.
 
         A TypeError names the place, the value and what was expected.
         """

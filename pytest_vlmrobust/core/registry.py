@@ -15,7 +15,7 @@ DISABLE_VARIABLE = "PYTEST_VLMROBUST_NO_PLUGINS"
 
 
 class RegistryState:
-    """What is registered at a moment, compared by identity; it keeps the things alive, so that a cache may have it as its key."""
+    """The registered things at a moment, compared by identity. It keeps them alive, so it can be a cache key."""
 
     __slots__ = ("_ids", "_things")
 
@@ -31,9 +31,9 @@ class RegistryState:
 
 
 class Registry(Generic[T]):
-    """An ordered map from names to things of one kind.
+    """An ordered map from names to things of the same kind.
 
-    Entry points of the group ``pytest_vlmrobust.<group>`` are listed by name at once and imported when first asked for.
+    Entry points of the group ``pytest_vlmrobust.<group>`` are listed by name at once and imported on first use.
     """
 
     def __init__(self, kind: str, group: str | None = None) -> None:
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
         self._origins: dict[str, str] = {}
 
     def add(self, name: str, thing: T, *, replace: bool = False, origin: str = "") -> T:
-        """Registers ``thing`` under ``name``. A name that is taken is a UsageError unless ``replace`` is set."""
+        """Registers ``thing`` under ``name``. An existing name is a UsageError unless ``replace`` is set."""
         if name in self._things and not replace:
             raise UsageError(
                 f"{self.kind} {name!r} is registered already{self._from(name)}. Choose another name, or pass replace=True"
@@ -54,7 +54,7 @@ class Registry(Generic[T]):
         return thing
 
     def get(self, name: str) -> T:
-        """Returns the thing called ``name``. An unknown one is an UnknownName that offers the nearest one."""
+        """Returns the thing called ``name``. An unknown name raises UnknownName with the nearest known name."""
         if name not in self._things:
             entry = self._installed_entries().get(name)
             if entry is None:
@@ -63,21 +63,21 @@ class Registry(Generic[T]):
         return self._things[name]
 
     def names(self) -> list[str]:
-        """Returns every name in registration order, then those of installed packages, sorted, whether loaded already or not."""
+        """Returns every name in registration order, then the sorted names of installed packages, loaded or not."""
         installed = self._installed_entries()
         return [*(name for name in self._things if name not in installed), *installed]
 
     def loaded_things(self) -> dict[str, T]:
-        """Returns what is registered or loaded already; nothing is imported from installed packages."""
+        """Returns the registered and already loaded things, without importing installed packages."""
         return dict(self._things)
 
     @property
     def state(self) -> RegistryState:
-        """What is registered or loaded: the key of a cache of what is made of it."""
+        """The registered and loaded things, as a cache key."""
         return RegistryState(self._things.values())
 
     def owner(self, name: str) -> str:
-        """Returns which installed package offers ``name``, empty for what was registered in this process."""
+        """Returns the installed package that offers ``name``; empty if it was registered in this process."""
         entry = self._installed_entries().get(name)
         return "" if entry is None else (entry.dist.name if entry.dist else "an installed package")
 
@@ -98,7 +98,7 @@ class Registry(Generic[T]):
     def _load(self, entry: EntryPoint) -> T:
         try:
             thing: T = entry.load()
-        except (Exception, SystemExit) as error:  # a script as well as a module
+        except (Exception, SystemExit) as error:  # a script or a module
             owner = entry.dist.name if entry.dist else "an installed package"
             hint = did_you_mean(error.name, dir(error.obj)) if isinstance(error, AttributeError) and error.name else ""
             raise UsageError(

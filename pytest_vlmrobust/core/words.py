@@ -12,9 +12,9 @@ from decimal import Decimal
 
 
 def quantity(count: int, singular: str, plural: str = "") -> str:
-    """Returns a count with its noun, and its verb where the words have one.
+    """Returns a count with its noun, and its verb if given.
 
-    ``plural`` are the words after any other count; by default ``singular`` and an ``s``.
+    ``plural`` follows any other count; by default ``singular`` with an ``s``.
 
     >>> quantity(1, "test"), quantity(0, "test"), quantity(2, "test is open", "tests are open")
     ('1 test', '0 tests', '2 tests are open')
@@ -23,7 +23,7 @@ def quantity(count: int, singular: str, plural: str = "") -> str:
 
 
 def question_count(count: int, images: int = 0) -> str:
-    """Returns a count of questions, and of the images that they are about where these are fewer.
+    """Returns a count of questions, and of their images if there are fewer.
 
     >>> question_count(40), question_count(60, 10)
     ('40 questions', '60 questions (10 images)')
@@ -33,7 +33,7 @@ def question_count(count: int, images: int = 0) -> str:
 
 
 def first_few(names: Iterable[str], most: int = 5) -> str:
-    """Returns the first names, and how many more there are where not all are shown.
+    """Returns the first names, and the number of the others.
 
     >>> first_few("abcd", 2), first_few("ab", 2), first_few([], 2)
     ('a, b and 2 more', 'a, b', '')
@@ -56,7 +56,7 @@ def all_of(names: Sequence[str]) -> str:
 
 
 def number(value: float, unit: str = "", digits: int | None = None) -> str:
-    """Returns a number in the unit of a policy's author, ``undefined`` where there is none.
+    """Returns a number in the unit of a policy's author; ``undefined`` for NaN.
 
     Args:
         value: a plain number; a fraction where the unit is ``pp`` or ``%``.
@@ -72,7 +72,7 @@ def number(value: float, unit: str = "", digits: int | None = None) -> str:
 
 
 def interval(low: float, high: float, unit: str = "", digits: int | None = None) -> str:
-    """Returns an interval beside a number of the same unit, an empty string where there is none.
+    """Returns an interval after a number of the same unit; empty without an interval.
 
     >>> interval(0.01, 0.25), interval(0.01, 0.25, "pp"), interval(math.nan, math.nan)
     ('[0.010, 0.250]', '[1.0, 25.0]', '')
@@ -116,16 +116,16 @@ def percent(fraction: float) -> str:
 
 
 LONGEST = 2000
-"""Characters that are shown of a text that anybody may have written."""
+"""Characters shown of a foreign text."""
 _BREAKS = re.compile(r"[\t\r\n]+")
 
 
 def printable(text: str, most: int | None = None, *, kept: str = "") -> str:
-    r"""Returns text in which every character that is not visible is spelled out as in Python's source.
+    r"""Returns text with every invisible character escaped as in Python source.
 
-    A terminal obeys control characters, marks of direction make a reader see other words than there are, and half a surrogate
-    pair can be written nowhere. Blanks of all widths stay. ``most`` characters of the text stay, all by default, and the number
-    of the others is appended. Characters in ``kept`` stay though they are not visible, such as line breaks.
+    A terminal obeys control characters, direction marks make a reader see other words, and an unpaired surrogate
+    cannot be written. Blanks of all widths stay. At most ``most`` characters stay (all by default), followed by the number
+    of the others. Characters in ``kept``, such as line breaks, stay although they are invisible.
 
     >>> printable("a\x1b[2Jb\u202ec"), printable("abcdef", 2)
     ('a\\x1b[2Jb\\u202ec', 'ab … (4 more characters)')
@@ -147,17 +147,17 @@ def on_one_line(text: str, most: int | None = LONGEST) -> str:
 
 
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""What shows nothing beside the characters that Unicode calls format."""
+"""Invisible characters outside Unicode's category of format characters."""
 _ALIKE = ("LATIN", "GREEK", "CYRILLIC")
 """Scripts that have letters in common by their looks."""
 
 
 _JOINED = re.compile(r"(?<=[^\x00-\u058f])[\u200c\u200d\ufe0f](?=[^\x00-\u058f]|$|\s)")
-"""Joiners where they belong: between letters of Persian or Hindi, in and behind emoji."""
+"""Valid joiners: between letters of Persian or Hindi, in and after emoji."""
 
 
 def same_looks(text: str) -> str:
-    r"""Returns a text as it is compared with others: in NFKC, and without joiners.
+    r"""Returns a text in the form for comparison: NFKC, without joiners.
 
     >>> same_looks("q\uff11"), same_looks("\u0645\u0647\u200c\u0631") == same_looks("\u0645\u0647\u0631")
     ('q1', True)
@@ -166,7 +166,7 @@ def same_looks(text: str) -> str:
 
 
 def invisible(text: str) -> str:
-    r"""Returns the first character that shows nothing and makes another text of it; empty where there is none.
+    r"""Returns the first invisible character that makes it another text; empty if none.
 
     >>> invisible("q\u200b0"), invisible("q0")
     ('U+200B ZERO WIDTH SPACE', '')
@@ -179,7 +179,7 @@ def invisible(text: str) -> str:
 
 
 def mixed_scripts(text: str) -> str:
-    r"""Returns the first letter that is of another script than those before it in its word, and may look like one of theirs.
+    r"""Returns the first letter from another script than the letters before it in its word that may look like them.
 
     >>> mixed_scripts("j\u0430ne"), mixed_scripts("jane \u0430"), mixed_scripts("\u65e5\u672c a")
     ('U+0430 CYRILLIC SMALL LETTER A', '', '')

@@ -1,11 +1,11 @@
-"""Datasets: what the questions are asked from.
+"""Datasets: the sources of questions.
 
 ``resolve`` turns what the user typed into a ``Dataset``; ``dataset_id`` gives the name used in test ids without opening
-anything; ``register`` adds one under a name. Readers of file formats are imported when a file of theirs is resolved.
-``benchmark_of`` gives the record of a benchmark, ``register_benchmark`` adds one.
+anything; ``register`` adds one under a name. The reader of a file format is imported when such a file is resolved.
+``benchmark_of`` returns the record of a benchmark, ``register_benchmark`` adds one.
 
-A ``Collection`` has identities instead of questions: the Observatory's tasks are made of it. ``resolve_collection`` turns what
-the user typed into one, ``register_collection`` adds one under a name.
+A ``Collection`` has identities, from which the Observatory's tasks are made, not questions. ``resolve_collection`` turns what
+the user typed into one; ``register_collection`` adds one under a name.
 """
 
 from .benchmarks import BENCHMARKS, Benchmark, Kind, Layout, benchmark_of, benchmarks, register_benchmark

@@ -17,91 +17,91 @@ from pytest_vlmrobust.files.document import Entry, read_document, read_keys
 
 # The record of a benchmark: its name, the columns of its files, and how its answers are scored.
 #
-# The shipped records stand in ``benchmarks.yaml``, in the form that ``benchmark_files.read_benchmark`` reads, which is also the
-# form of a user's own. A *role* is something a sample needs (``question``); a column of a file plays it. Where a role names
-# several columns, the first that is not empty in a row counts; a text with braces puts columns together
-# (``"{category}-{question_id}"``). Beside the columns of a row there are ``{row}``, its number from 0, ``{image}``, a digest of
+# The shipped records are in ``benchmarks.yaml``, in the form that ``benchmark_files.read_benchmark`` reads, which is also the
+# form of a user's own. A *role* is something a sample needs (``question``); a column of a file plays it. If a role names
+# several columns, the first non-empty one in a row counts; a text with braces combines columns
+# (``"{category}-{question_id}"``). In addition to the columns, a row has ``{row}``, its number from 0, ``{image}``, a digest of
 # its images, and the named groups of ``parts``.
 
 
 ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind", "target_of_attack", "perturbed")
 BOX = ("x1", "y1", "x2", "y2", "width", "height")
-"""What is said of a box: its edges in pixels of the image, right and bottom exclusive, and the size of the image."""
+"""Fields of a box: its edges in pixels of the image, right and bottom exclusive, and the size of the image."""
 ANSWERS = ("as_written", "letter", "position", "text", "list")
 OWN_COLUMNS = ("row", "picture")
 CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0", "boxes": "0"}
 NUMBERS = ("equal", "different", "ours", "refused")
-"""How the number of a benchmark stands to that of its maker; ``docs/reference/data.md`` says what each means."""
+"""How a benchmark's number relates to that of its authors; ``docs/reference/data.md`` explains each value."""
 ACCURACY = "accuracy"
 GROUP = "group"
-"""Among keys, the group of a sample."""
+"""The key that means the group of a sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of question of a benchmark: which answer is expected, and who compares it with the target."""
+    """A kind of question of a benchmark: the expected answer, and the scorer that compares it with the target."""
 
     task: str
     """``choice``, ``yes_no``, ``open`` or ``boxes``."""
     scorer: str
     when: str = ""
-    """What the column of the role ``kind`` says; where there is none, rows with options are the choices."""
+    """The value of the ``kind`` column for this kind; without such a column, rows with options are choices."""
     instruction: str = ""
     """How to answer; empty for the prompt's own words."""
     unlisted: str = ""
-    """The scorer of a choice whose options are written nowhere: it is asked as an open question, and a note counts them."""
+    """The scorer of a choice without listed options: it is asked as an open question, and a note gives their number."""
     layout: str = ""
-    """How the prompt is put together, as ``Sample.layout`` says; empty for the usual layout."""
+    """How the prompt is composed, as in ``Sample.layout``; empty for the usual layout."""
     option_format: str = ""
-    """How each option is written, as ``Sample.option_format`` says; empty for ``A. text``."""
+    """How each option is written, as in ``Sample.option_format``; empty for ``A. text``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where one source of a benchmark keeps what."""
+    """How one source of a benchmark stores its data."""
 
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns or templates by role; without options, the columns ``A`` to ``Z`` are the options."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Templates of what metrics of the whole dataset group by."""
+    """Templates of the keys by which metrics of the whole dataset group."""
     meta: Mapping[str, str] = field(default_factory=dict)
-    """Templates of metadata by the name of its column: slices of rules and reports, beside the columns ``meta.…``."""
+    """Templates of metadata by column name: slices for rules and reports, in addition to the columns ``meta.…``."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Regular expressions that columns match as a whole; their named groups count as columns."""
     answers: str | Mapping[str, str] = "as_written"
     """How answers are written: ``as_written``; ``letter``, in any case and brackets; ``position``, an index into the options
-    from 0; ``text``, that of an option, also for the target of attack; ``list``, of accepted answers; or what stands for what."""
+    from 0; ``text``, that of an option, also for the target of attack; ``list``, of accepted answers; or a mapping of values."""
     shuffled: bool = False
-    """Options are shown in an order that is drawn from the id of a row: their order in the file says which one is right."""
+    """Options are shown in an order drawn from the row's id, because their order in the file reveals the right one."""
     image_names: str = ""
     """A regular expression: a folder of images without a table has a row for each, and named groups are its columns."""
     rows_file: str = ""
     """The JSON file of a folder without a table: a list of rows, whose ``image`` is a path."""
     options_in_question: bool = False
-    """Options stand at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
+    """Options are at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
     cut: tuple[str, ...] = ()
-    """Texts that are cut off the end of a question, because the instruction repeats them."""
+    """Texts to cut off the end of a question, because the instruction repeats them."""
     drop: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Which rows are left out and why, by column and value."""
+    """The reason for leaving out a row, by column and value."""
     unattacked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Which rows show no attack though they name its target, by column and values."""
+    """Rows that show no attack although they name its target, by column and values."""
     absent: tuple[str, ...] = ()
-    """Texts that stand for an empty cell."""
+    """Texts that count as an empty cell."""
     box: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the box that a question of the task ``boxes`` asks for, by what they hold (``BOX``)."""
+    """Columns of the box that a question of the task ``boxes`` asks for, by field (``BOX``)."""
     block: str = ""
-    """How many rows, one after another, are one group, where no column says so."""
+    """The number of consecutive rows that form a group, if no column defines groups."""
     ids: tuple[str, ...] = ()
-    """Hub ids; of hub layouts only."""
+    """Hub ids; for hub layouts only."""
     config: str = ""
     split: str = ""
 
     def columns_of(self, role: str) -> tuple[str, ...]:
-        """Returns what may play a role, without its templates taken apart."""
+        """Returns the columns and unexpanded templates of a role."""
         return self.columns.get(role, ())
 
     def needed_columns(self) -> list[tuple[tuple[str, ...], str]]:
-        """Returns groups of columns, at least one of each must be in the file, with the key that needs it."""
+        """Returns groups of columns, each with the key that needs it; the file must have at least one column of each."""
         always_there = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
         needed: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
         for role in ("id", "question", "answer", "images", "group", "kind", "target_of_attack"):
@@ -124,26 +124,26 @@ class Benchmark:
     kinds: tuple[Kind, ...] = ()
     """Without any, a row with options is a choice, and the others ask yes or no if all their answers are Yes or No."""
     metric: str = ACCURACY
-    """The metric that is reported for the dataset as a whole."""
+    """The metric reported for the whole dataset."""
     question: str = ""
-    """Asked where the source has no column of questions."""
+    """The question to ask if the source has no column of questions."""
     circular: bool = False
-    """Rows whose ids agree modulo 1 000 000 are one question with its options rotated, and one group."""
+    """Rows with equal ids modulo 1 000 000 are one question with rotated options, and one group."""
     together: tuple[str, ...] = ()
-    """Keys, or ``group``: rows that share one of these count only together; a smaller dataset has all of them or none."""
+    """Keys, or ``group``: rows that share one of these count only together; a subset has all of them or none."""
     sizes: str = ""
-    """The key that says for which long edge, in pixels, the images of a row were made beforehand: the rows of a group are one
+    """The key with the long edge, in pixels, for which the images of a row were made in advance: the rows of a group are one
     question, and each rung of a ladder shows the images made for it."""
     remarks: str = ""
-    """What its user should know."""
+    """Notes for its users."""
     rule: str = ""
     """How its makers score it."""
     source: str = ""
-    """Where that rule stands."""
+    """The source of that rule."""
     number: str = ""
-    """``equal``, ``different``, ``ours`` or ``refused``: how the number here stands to that of the rule (``NUMBERS``)."""
+    """``equal``, ``different``, ``ours`` or ``refused``: how the number here relates to that of the rule (``NUMBERS``)."""
     why: str = ""
-    """Why it is not equal, or on what it is."""
+    """Why it is not equal, or on which data it is."""
     tsv: Layout = field(default_factory=Layout)
     hub: tuple[Layout, ...] = ()
 
@@ -154,21 +154,21 @@ class Benchmark:
 
     @property
     def keeps_together(self) -> tuple[str, ...]:
-        """Returns by what rows count only together: as said, and the copies of circular evaluation in any case."""
+        """Returns the keys by which rows count only together: ``together``, and the group for circular evaluation."""
         return tuple(dict.fromkeys((*self.together, *([GROUP] if self.circular else []))))
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """Returns the names of files that are no patterns."""
+        """Returns the file names that are not patterns."""
         return tuple(name for name in self.files if "*" not in name)
 
 
 UNKNOWN = Benchmark("")
-"""The record of data that no record is about."""
+"""The record for data without a record."""
 
 
 def columns_in(spec: str) -> tuple[str, ...]:
-    """Returns the columns that a template names, or the one column that it is.
+    """Returns the columns that a template names, or the column itself.
 
     >>> columns_in("{category}-{question_id}"), columns_in("l2-category")
     (('category', 'question_id'), ('l2-category',))
@@ -178,7 +178,7 @@ def columns_in(spec: str) -> tuple[str, ...]:
     return tuple(name for _, name, _, _ in string.Formatter().parse(spec) if name)
 
 
-# Benchmark records as YAML: the shipped ones, and a user's own beside the data (``NAME.benchmark.yaml``).
+# Benchmark records as YAML: the shipped ones, and a user's own next to the data (``NAME.benchmark.yaml``).
 #
 #     about: Is there such an object?
 #     kinds: [{task: yes_no, scorer: yes_no}]
@@ -186,7 +186,7 @@ def columns_in(spec: str) -> tuple[str, ...]:
 #     hub:
 #       - {ids: [owner/name], split: test, columns: {id: number, question: query, answer: label, images: image}}
 #
-# Every key is a field of ``benchmark.Benchmark``, ``Kind`` or ``Layout``; where a field holds several texts, one may stand alone.
+# Every key is a field of ``benchmark.Benchmark``, ``Kind`` or ``Layout``; a field for several texts also accepts a single text.
 
 
 SUFFIX = ".benchmark.yaml"
@@ -195,12 +195,12 @@ _KINDS = f"'kinds': a list of kinds of questions, such as [{{task: {next(iter(CH
 
 
 def read_benchmark(path: Path) -> Benchmark:
-    """Returns the record in a file that holds one; its name is that of the file."""
+    """Returns the record in a file with one record; its name is that of the file."""
     return _benchmark(path.name.removesuffix(SUFFIX), _document(path))
 
 
 def read_benchmarks(path: Path) -> dict[str, Benchmark]:
-    """Returns the records in a file that holds several by name, in the order written."""
+    """Returns the records in a file with several records by name, in file order."""
     return {name: _benchmark(name, entry) for name, entry in _document(path).table().items()}
 
 
@@ -311,7 +311,7 @@ _LAYOUT: dict[str, Callable[[Entry], Any]] = {
     "unattacked": lambda entry: {column: _texts(values) for column, values in entry.table().items()},
     "ids": _texts,
 }
-"""The keys of a layout that are not one text, each with what reads its value."""
+"""The keys of a layout with values other than a single text, with their readers."""
 _BENCHMARK: dict[str, Callable[[Entry], Any]] = {
     "kinds": lambda entry: tuple(_kind(kind) for kind in entry.items()),
     "tsv": _layout,
@@ -320,36 +320,36 @@ _BENCHMARK: dict[str, Callable[[Entry], Any]] = {
     "together": _texts,
     "circular": Entry.truth,
 }
-"""The keys of a record that are not one text."""
+"""The keys of a record with values other than a single text."""
 
 
 # The benchmarks known by name, and which of them a file name means.
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "benchmarks")
-"""Benchmarks of users and of installed packages; the shipped ones are read when first asked for."""
+"""Benchmarks of users and of installed packages; the shipped ones are read on first use."""
 
 _LOCAL = re.compile(r"_local$", re.IGNORECASE)
 
 
 def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchmark:
-    """Makes ``benchmark`` known; its file names are tried before those of the shipped ones."""
+    """Registers ``benchmark``; its file names are tried before those of the shipped ones."""
     if not replace and benchmark.name in _shipped_benchmarks():
         raise UsageError(f"benchmark {benchmark.name!r} is shipped. Choose another name, or pass replace=True")
     return BENCHMARKS.add(benchmark.name, benchmark, replace=replace)
 
 
 def benchmarks() -> Mapping[str, Benchmark]:
-    """Returns every benchmark by name: those of users and of installed packages, then the shipped ones."""
+    """Returns all benchmarks by name: those of users and of installed packages, then the shipped ones."""
     registered = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
     return {**registered, **{name: benchmark for name, benchmark in _shipped_benchmarks().items() if name not in registered}}
 
 
 def benchmark_of(name: str) -> Benchmark | None:
-    """Returns the benchmark that a file name without ending, or a benchmark's own name, means; in any case.
+    """Returns the benchmark for a file name without ending, or for a benchmark's own name; in any case.
 
-    ``_local`` at the end, as VLMEvalKit names files whose images it has moved out, is left aside. A name that is written out
-    in a record counts before a pattern.
+    A trailing ``_local``, with which VLMEvalKit names files whose images it has moved out, is ignored. A name written out
+    in a record takes precedence over a pattern.
 
     >>> benchmark_of("MMBench_DEV_EN_V11_local").name, benchmark_of("shapes")
     ('MMBench', None)
@@ -386,7 +386,7 @@ def _words(name: str) -> str:
 
 
 def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
-    """Returns the benchmark that a hub id means, and where it keeps what there: the layout of ``config`` before others."""
+    """Returns the benchmark of a hub id and its layout there, preferably that of ``config``."""
     matches = [
         (benchmark, layout) for benchmark in benchmarks().values() for layout in benchmark.hub if _is_one_of(hub_id, layout)
     ]

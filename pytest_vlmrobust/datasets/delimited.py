@@ -1,4 +1,4 @@
-"""Records of tab- and comma-separated files, read one at a time, and where each lies: an image is read again when shown."""
+"""Records of tab- and comma-separated files, read one at a time, with their offsets: an image is read again when shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {"\t": "tab", ",": "comma"}
 
 
 def mark_of(path: Path) -> str:
-    """Returns what stands between the fields of a file: a comma in a ``.csv``, otherwise a tab."""
+    """Returns the field separator of a file: a comma in a ``.csv``, otherwise a tab."""
     return "," if path.suffix.lower() == ".csv" else "\t"
 
 
@@ -37,7 +37,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class FieldImage:
-    """One image of one field of one record of a file; ``digest`` is that of the field."""
+    """One image in a field of a record of a file; ``digest`` is that of the field."""
 
     span: Span
     column: int
@@ -51,7 +51,7 @@ class FieldImage:
         return decode(from_base64(parse_list(fields[self.column])[self.position], self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded image alone; nothing is read for it."""
+        """Returns a string that depends only on the encoded image; nothing is read for it."""
         return image_identity(self.digest, self.position)
 
 
@@ -120,7 +120,7 @@ def header_of(path: Path, first: FileRecord | None) -> list[str]:
 
 
 def cells_of(record: FileRecord, header: Sequence[str], place: Place, problems: Problems) -> dict[str, str] | None:
-    """Returns the cells of a record by column; ``None``, and a problem is noted, where it has more or fewer than the header."""
+    """Returns the cells of a record by column; ``None``, with a problem noted, if their number differs from the header's."""
     if len(record.fields) == len(header):
         return dict(zip(header, record.fields, strict=True))
     expected = f"{len(header)}, as many as the header names (a {KINDS[mark_of(record.span.path)]} or a quote inside a field?)"

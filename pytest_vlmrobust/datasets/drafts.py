@@ -29,10 +29,10 @@ YES_NO = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One row as it was written, before anything is known to be right.
+    """One row as written, before validation.
 
-    ``answer`` holds several texts where the row lists several accepted answers. ``task`` is empty where the row does not
-    say. ``shown`` replaces the options in the prompt, where another tool's reading was asked for.
+    ``answer`` holds several texts if the row lists several accepted answers. ``task`` is empty if the row does not
+    state it. ``shown`` replaces the options in the prompt, if another tool's reading was requested.
     """
 
     place: Place
@@ -52,7 +52,7 @@ class Draft:
     keys: Mapping[str, str] = field(default_factory=dict)
     localisation: Localisation | None = None
     perturbed: str = ""
-    """Numbers of the images that a setting changes, counted from 1, as they are written: ``2``, ``1, 2`` or ``[1, 2]``."""
+    """Numbers of the images that a setting changes, counted from 1, as written: ``2``, ``1, 2`` or ``[1, 2]``."""
     meta: Mapping[str, str] = field(default_factory=dict)
     target_of_attack: str = ""
     layout: str = ""
@@ -60,11 +60,11 @@ class Draft:
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
-    """Returns one sample per draft, having noted every problem.
+    """Returns one sample per draft, after noting every problem.
 
-    A row with options is a choice. A row without options asks yes or no where its answer is Yes, No, True or False (in any
-    case), and is open otherwise: then nothing says how its answer is scored (``UNDECLARED``) unless the row names a scorer.
-    Where most are Yes or No, the others are problems. A Yes of a row with a scorer, among open ones, is open too.
+    A row with options is a choice. A row without options asks yes or no if its answer is Yes, No, True or False (in any
+    case), and is open otherwise: then it is undefined how its answer is scored (``UNDECLARED``) unless the row names a scorer.
+    If most are Yes or No, the others are problems. A Yes of a row with a scorer, among open rows, is open too.
     """
     _note_unfit_ids(drafts, problems, id_column)
     columns = sorted({column for draft in drafts for column in draft.meta})
@@ -84,7 +84,7 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
 
 
 def metadata(cells: Mapping[str, Any], place: Place, problems: Problems) -> dict[str, str]:
-    """Returns the values of the columns ``meta.…`` and of what is nested under ``meta``, by name; notes problems."""
+    """Returns the values of the columns ``meta.…`` and of the values nested under ``meta``, by name; notes problems."""
     found: dict[str, str] = {}
 
     def add(name: str, value: Any) -> None:
@@ -243,14 +243,14 @@ def _is_yes_no(answer: str | tuple[str, ...]) -> bool:
 _HEADING = re.compile(r"\s*(?:options?|choices)\s*:?\s*\Z", re.IGNORECASE)
 _BEFORE = r"(?:(?<=\s)|(?<=\A)|(?<=[,;:]))"
 _LABELS = (r"(?m:^)[ \t]*\(?{letter}[).:]\s+", _BEFORE + r"\(?{letter}[).:]\s+", _BEFORE + r"\(?{letter}:(?=\S)")
-"""A label that begins a line, one anywhere, and one without a blank behind it."""
+"""A label that begins a line, a label anywhere, and one without a following blank."""
 
 
 def options_in(question: str) -> tuple[str, dict[str, str]]:
-    r"""Returns the question without its options, and the options by letter; none unless two stand there in order.
+    r"""Returns the question without its options, and the options by letter; none unless there are two in order.
 
-    Labels are ``A.``, ``A:``, ``A)`` and ``(A)``, each at the beginning of a line, or else all after white space, a comma or a
-    semicolon, or else all ``A:`` without a blank behind them; the last option ends with its line.
+    Labels are ``A.``, ``A:``, ``A)`` and ``(A)``, either each at the beginning of a line, or all after white space, a comma or a
+    semicolon, or all ``A:`` without a following blank; the last option ends with its line.
 
     >>> options_in("Which way?\nA. Left.\nB. Right.")
     ('Which way?', {'A': 'Left.', 'B': 'Right.'})
@@ -272,7 +272,7 @@ def options_in(question: str) -> tuple[str, dict[str, str]]:
 
 
 def _labels(question: str, label: str) -> list[re.Match[str]]:
-    """Returns where the labels A, B, … stand, each after the one before; the last A that a B follows begins the list."""
+    """Returns the positions of the labels A, B, …, each after the previous; the last A followed by a B begins the list."""
     for first in reversed(list(re.finditer(label.format(letter="A"), question))):
         labels = [first]
         for letter in LETTERS[1:]:
@@ -285,15 +285,15 @@ def _labels(question: str, label: str) -> list[re.Match[str]]:
     return []
 
 
-# Images that were resized beforehand: the rows that ask one question about them become one sample.
+# Images resized in advance: the rows that ask the same question about them become one sample.
 
 
 def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
-    """Returns one sample for the rows of each question, and what a reader should know about them.
+    """Returns one sample for the rows of each question, and notes about them for the reader.
 
-    It is the row with the largest images, and has those of every row by their long edge. Rows of one group are one question;
-    where a group has a size more than once (the same words about another image), rows are told apart by their order. ``samples``
-    has one for each row, in the order of the file. ``key`` of ``Sample.keys`` says for which long edge, in pixels, the images of
+    It is the row with the largest images, and has the images of every row by their long edge. Rows of one group are one question;
+    if a group has a size more than once (the same words about another image), rows are distinguished by order. ``samples``
+    has one for each row, in file order. ``key`` of ``Sample.keys`` holds the long edge, in pixels, for which the images of
     a row were made.
     """
     questions: defaultdict[tuple[str, int], dict[int, Sample]] = defaultdict(dict)
@@ -315,7 +315,7 @@ def _size(sample: Sample, key: str, path: Path | str) -> int:
 
 def _join_sizes(rows: dict[int, Sample], copy: int) -> Sample:
     largest = rows[max(rows)]
-    group = f"{largest.group}\n({copy + 1})" if copy else largest.group  # another image, resampled by itself
+    group = f"{largest.group}\n({copy + 1})" if copy else largest.group  # another image, resampled separately
     return replace(largest, group=group, sizes={size: rows[size].images for size in sorted(rows)})
 
 
@@ -344,14 +344,14 @@ def _notes(questions: Sequence[Sample], copies: Sequence[dict[int, Sample]], pat
 
 CIRCULAR_STRIDE = 1_000_000
 MOST_DIGITS = 40
-"""Digits of a number that is read as one: Python refuses to read thousands of them."""
+"""Maximum digits of a text that is read as a number: Python refuses thousands of them."""
 CIRCULAR_NAMES = ("mmbench", "ccbench", "circular", "mmcr")
 GROUP_DIGITS = 16
 MOST_PIXELS = 1 << 20
 _MOVES = frozenset({"left_right", "up_down", "position"})
 """Changes after which a box is elsewhere."""
 TARGET = "object"
-"""What the box of a question with one box is called."""
+"""The name of the box of a question with one box."""
 
 Cells = Mapping[str, Any]
 """The values of a row by column: texts, and from the hub also numbers and lists."""
@@ -359,7 +359,7 @@ Cells = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Rows:
-    """Reads rows as a record says, and counts what its reader should know."""
+    """Reads rows according to a record, and counts facts for the notes."""
 
     benchmark: Benchmark
     layout: Layout
@@ -369,7 +369,7 @@ class Rows:
     unlisted: int = 0
 
     def check(self, header: Sequence[str], where: str) -> None:
-        """Looks whether every column that the record needs is there."""
+        """Checks that every column that the record needs is present."""
         for columns, why in self.layout.needed_columns():
             if not set(columns) & set(header):
                 column = columns[0]
@@ -389,7 +389,7 @@ class Rows:
         return False
 
     def draft(self, place: Place, cells: Cells, images: tuple[ImageSource, ...], digest: str, row: int) -> Draft:
-        """Returns the draft of one row, and notes its problems."""
+        """Returns the draft of a row, and notes its problems."""
         numbering = dict(zip(OWN_COLUMNS, (str(row), digest[:GROUP_DIGITS]), strict=True))
         present = {column: value for column, value in cells.items() if text_of(value) not in self.layout.absent}
         all_cells = self._with_parts(place, {**present, **numbering})
@@ -424,7 +424,7 @@ class Rows:
         return {name: fill_template(template, cells) for name, template in templates.items()}
 
     def notes(self, where: str) -> list[str]:
-        """Returns what was left out and what was asked in another way, each with its count."""
+        """Returns notes on the rows that were left out or asked differently, each with its count."""
         sentences = [
             f"{where}: {quantity(count, 'row is left out: its', 'rows are left out: their')} "
             f"{column!r} is {value!r} ({self.layout.drop[column][value]})"
@@ -536,7 +536,7 @@ class Rows:
         return next(iter(options), "?")
 
     def _box(self, place: Place, cells: Cells) -> Localisation | None:
-        """Returns what the row says about the box that it asks for; notes a problem where this is no box of an image."""
+        """Returns the box that the row asks for; notes a problem if it is not a box within an image."""
         if not self.layout.box:
             return None
         written = {edge: text_of(cells.get(column)).strip() for edge, column in self.layout.box.items()}
@@ -578,7 +578,7 @@ def fill_template(spec: str, cells: Cells) -> str:
 
 
 def _listed_values(value: Any, *, alone: bool = False) -> tuple[str, ...] | None:
-    """Returns the texts of a list or of a list literal; of a text alone, where it may stand ``alone``; else None."""
+    """Returns the texts of a list or list literal, or of a single text if ``alone`` allows it; else None."""
     if isinstance(value, (list, tuple)):
         return tuple(text_of(item) for item in value)
     text = text_of(value).strip()
@@ -592,7 +592,7 @@ def _listed_values(value: Any, *, alone: bool = False) -> tuple[str, ...] | None
 
 
 def without_padding(texts: Sequence[str] | None) -> Sequence[str] | None:
-    """Returns a list of options without the empty texts at its end, with which files pad it to one length."""
+    """Returns a list of options without the empty texts with which files pad its end to a common length."""
     kept = list(texts or ())
     while kept and not kept[-1].strip():
         kept.pop()
@@ -600,7 +600,7 @@ def without_padding(texts: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Returns the texts of a list literal such as ``['a', 'b']``, or ``text`` alone when it is not bracketed."""
+    """Returns the texts of a list literal such as ``['a', 'b']``, or only ``text`` if it is not bracketed."""
     if not (text.startswith("[") and text.endswith("]")):
         return (text,)
     try:
@@ -618,7 +618,7 @@ def _letter(text: str) -> str:
 
 
 def _references(value: Any) -> str | tuple[str, ...]:
-    """Returns the accepted answers of an open question; only a list of texts is a list, ``[0, 1]`` is an answer."""
+    """Returns the accepted answers of an open question; only a list of texts is a list: ``[0, 1]`` is an answer."""
     if isinstance(value, (list, tuple)):
         return tuple(text_of(item) for item in value)
     text = text_of(value)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class FaceFolder:
-    """Identities of a folder; ``faces_folder_layout`` has its layout.
+    """Identities of a folder; ``faces_folder_layout`` describes its layout.
 
-    Nothing is opened before it is needed. Then every image is decoded once for its size and its statistics; boxes that are not
-    in the table are found by MediaPipe, where the settings name its model file. What was found stays in memory.
+    Nothing is opened before it is needed. Then every image is decoded once for its size and statistics; boxes that are not
+    in the table are found by MediaPipe if the settings name its model file. The results stay in memory.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -44,7 +44,7 @@ class FaceFolder:
 
     @property
     def hinted(self) -> str:
-        """What semi-guided localisation tells."""
+        """The hint in semi-guided localisation."""
         return self._settings.hinted
 
     @property
@@ -54,16 +54,16 @@ class FaceFolder:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the images as files, of what the table says of them, and of what near neighbours are told by."""
+        """SHA-256, in hex, of the image files, of their rows in the table, and of the method that finds near neighbours."""
         return fingerprint([self.domain, self.hinted, self._compared_by, CIRCLES, *map(_facts, self.entities())])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data. No warning is raised."""
+        """Returns notes on these data for the reader of the report. No warning is raised."""
         return self._contents.notes
 
     def notes_on_neighbours(self, count: int) -> tuple[str, ...]:
-        """Returns a note for each group of people with fewer than ``count + 1`` members, so that it gives who is meant away."""
+        """Returns a note for each group with fewer than ``count + 1`` people, which can therefore give the answer away."""
         members = Counter(self._groups)
         small = sorted(group for group, size in members.items() if size <= count) if len(members) > 1 else []
         return tuple(
@@ -75,12 +75,12 @@ class FaceFolder:
 
     @property
     def most_neighbours(self) -> int:
-        """How many others each identity has."""
+        """The number of other identities."""
         return len(self.entities()) - 1
 
     @property
     def how_to_add_boxes(self) -> str:
-        """A sentence about where boxes come from."""
+        """A sentence on how to provide boxes."""
         columns = ", ".join(DOMAINS[self.domain].attributes)
         install = requirements_of("faces") or "mediapipe"
         by_model = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install {install})"
@@ -88,9 +88,9 @@ class FaceFolder:
 
     @property
     def neighbours_by(self) -> str:
-        """What near neighbours are told by: ``pixel statistics 1``, or ``encoder:NAME@REVISION``.
+        """The method that finds near neighbours: ``pixel statistics 1``, or ``encoder:NAME@REVISION``.
 
-        The revision is a commit of the hub, or of a folder the start of the SHA-256 of its files.
+        The revision is a commit of the hub or, for a folder, the start of the SHA-256 of its files.
         """
         return self._encoder.name if self._encoder else PIXEL_STATISTICS
 
@@ -99,12 +99,12 @@ class FaceFolder:
         return self._contents.entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        """Returns images of ``count`` others: the rest of its circle, nearest first, or the nearest ones.
+        """Returns images of ``count`` others: the rest of its circle, nearest first, or else the nearest.
 
-        A circle is ``count + 1`` of one group that are near each other, see ``similarity.circles``: all of them are shown
-        together, whichever of them is meant, so that neither the group nor the place among the candidates tells which one it is.
-        Who stands in no circle, at most ``count`` of a group, has the nearest of its group and, where those are too few, of
-        other groups; ``notes_on_neighbours`` says so.
+        A circle is ``count + 1`` identities of one group that are near each other, see ``similarity.circles``: all are shown
+        together, no matter which is the target, so that neither the group nor the position among the candidates reveals it.
+        An identity outside all circles (at most ``count`` per group) gets the nearest of its group and, if those are too few, of
+        other groups; ``notes_on_neighbours`` reports it.
         """
         entities = self.entities()
         index = self._places.get(entity.id)
@@ -136,7 +136,7 @@ class FaceFolder:
         return [entity.group for entity in self.entities()]
 
     def _circles(self, size: int) -> list[tuple[int, ...]]:
-        """Returns who is shown together; identities are gone through by name, so that the order of the table changes nothing."""
+        """Returns the circles; identities are sorted by name, so that the order of the table does not matter."""
         if size not in self._known_circles:
             by_name = [self._places[name] for name in sorted(self._places)]
             sets = circles(self._rows[by_name], [self._groups[place] for place in by_name], size)
@@ -157,7 +157,7 @@ class FaceFolder:
 
     @cached_property
     def _rows(self) -> NDArray[np.float64]:
-        """What is known of each image, of length 1, float64, shape (identities, d)."""
+        """The features of each image, of length 1, float64, shape (identities, d)."""
         if self._encoder is None:
             return unit_rows(np.stack(self._contents.features))
         return unit_rows(self._encoder.embed(entity.image.load() for entity in self.entities()))
@@ -173,9 +173,9 @@ class FaceFolder:
 
 
 def write_table(folder: str | Path, table: str | Path) -> None:
-    """Writes the table of a folder anew, with the boxes that MediaPipe found, so that later runs need neither it nor its model.
+    """Writes a new table for a folder, with the boxes that MediaPipe found, so that later runs need neither it nor its model.
 
-    The table is a CSV file that must not exist; paths in it are relative to where it stands.
+    The table is a CSV file that must not exist yet; its paths are relative to its folder.
     """
     collection, target = FaceFolder(typed_path(folder), "faces"), typed_path(table)
     rows = [_table_row(entity, target.absolute().parent) for entity in collection.entities()]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     FaceFinder: TypeAlias = Callable[[NDArray[np.uint8]], Faces]
 
 LEAST_EDGE = 64
-"""Width and height of an image in pixels, at least: in less, a face is hardly one."""
+"""Least width and height of an image in pixels: a smaller face is hardly recognisable."""
 _BOX = "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"
 _PIXEL = "a box of one pixel or more in width and height: edges are in pixels, not in shares of the image"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -40,7 +40,7 @@ _NUMBER = re.compile(r"\s*-?[0-9]+(\.[0-9]*)?\s*")
 
 @dataclass(frozen=True)
 class FolderContents:
-    """Identities in the order of the table, what their pixels say where no encoder is named, and notes for the reader."""
+    """Identities in table order, their pixel features if no encoder is named, and notes for the reader."""
 
     entities: tuple[Entity, ...]
     features: tuple[NDArray[np.float64], ...]
@@ -49,7 +49,7 @@ class FolderContents:
 
 @dataclass(slots=True)
 class _Draft:
-    """An identity as far as it is known."""
+    """An identity that is not complete yet."""
 
     place: Place
     path: Path
@@ -59,7 +59,7 @@ class _Draft:
     boxes: Mapping[str, Box]
     groupings: Mapping[str, str]
     size: tuple[int, int] = (0, 0)
-    """Zero where there is no image to speak of."""
+    """Zero without a usable image."""
     is_turned: bool = False
     """Whether viewers show it turned."""
     features: NDArray[np.float64] | None = field(default=None, repr=False)
@@ -74,7 +74,7 @@ class FolderReader:
         self._pixels: dict[str, Place] = {}
 
     def contents(self) -> FolderContents:
-        """Returns what is in the folder."""
+        """Returns the contents of the folder."""
         rows = read_rows(self.table, self.settings.columns, self.problems)
         drafts = [self._draft(row) for row in rows]
         self._check_repeats(drafts)
@@ -139,7 +139,7 @@ class FolderReader:
                     self.problems.add(draft.place, column, group, f"{spelled!r}, as it is spelled in line {first.line}")
 
     def _finder(self, drafts: Sequence[_Draft]) -> AbstractContextManager[FaceFinder | None]:
-        """Returns what finds the boxes of faces; nothing where no row needs it, or no model file is named."""
+        """Returns the finder of face boxes; ``None`` if no row needs it, or no model file is named."""
         model = self.settings.landmarks
         bare = [draft for draft in drafts if not draft.boxes]
         if model is None or not bare:
@@ -157,7 +157,7 @@ class FolderReader:
     def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
         """Decodes the image of a draft and notes its problems."""
         if draft.path == self.folder:
-            return  # there is none, which was said
+            return  # there is none, which is already reported
         try:
             picture = FileImage(draft.path, f"{draft.place}, column 'file'").load()
         except ImageError as error:
@@ -200,7 +200,7 @@ class FolderReader:
             self.problems.add(draft.place, "left_eye", left, f"a box left of right_eye, {right}: left and right are the viewer's")
 
     def _check_sizes(self, drafts: Sequence[_Draft]) -> None:
-        """Refuses images of several sizes: the size of the support image would tell which candidate is the target."""
+        """Refuses images of different sizes: the size of the support image would reveal which candidate is the target."""
         sizes = Counter(draft.size for draft in drafts if draft.size != (0, 0))
         usual = sizes.most_common(1)[0][0] if sizes else (0, 0)
         for draft in drafts:
@@ -241,12 +241,12 @@ def _near_file(path: Path) -> str:
 
 
 def _alike(name: str) -> str:
-    """Returns what names have in common that a reader takes for one: without case, extra blanks and Unicode forms."""
+    """Returns a name in a normal form, without case, extra blanks and Unicode forms, to find names that look the same."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def _four(text: str) -> Box | None:
-    """Returns the four numbers of a text with commas, or ``None`` when it is something else."""
+    """Returns the four comma-separated numbers of a text, or ``None`` if it is something else."""
     parts = text.split(",")
     if len(parts) != 4 or not all(map(_NUMBER.fullmatch, parts)):
         return None
@@ -272,7 +272,7 @@ def _entities(drafts: Sequence[_Draft]) -> tuple[Entity, ...]:
 
 
 def _safe_ids(identities: Sequence[str]) -> list[str]:
-    """Returns letters, digits, ``_`` and ``-`` for each identity, with a digest where that is not the identity itself."""
+    """Returns an id of letters, digits, ``_`` and ``-`` for each identity, with a digest if it differs from the identity."""
     safe = [_UNSAFE.sub("-", identity).strip("-")[:_LONGEST_ID] for identity in identities]
     digests = [hashlib.sha256(identity.encode()).hexdigest()[:8] for identity in identities]
     return [

@@ -1,4 +1,4 @@
-"""What a folder of identities says: its table, row by row, each with its line, and its settings."""
+"""The files of a folder of identities: its table, row by row, with line numbers, and its settings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OPTIONAL = ("group", "category")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One image as the table describes it; ``cells`` has the columns that are not empty."""
+    """One image as described in the table; ``cells`` has the non-empty columns."""
 
     place: Place
     cells: Mapping[str, str]
 
 
 def read_rows(table: Path, more: Sequence[str], problems: Problems) -> list[Row]:
-    """Returns the rows of a table, without those that lack what every row needs, which are noted in ``problems``."""
+    """Returns the rows of a table; rows that lack a required value are left out and noted in ``problems``."""
     columns = (*REQUIRED, *OPTIONAL, *more)
     try:
         entries = list(_entries(table, _text(table), columns, problems))
@@ -55,7 +55,7 @@ def write_rows(table: Path, rows: Sequence[Mapping[str, str]], more: Sequence[st
 
 
 def written_box(box: Box) -> str:
-    """Returns a box as a cell of the table, to the last digit.
+    """Returns a box as a cell of the table, in full precision.
 
     >>> written_box((1.0, 2.5, 30.0, 41.0))
     '1,2.5,30,41'
@@ -97,7 +97,7 @@ def _entries(table: Path, text: str, columns: Sequence[str], problems: Problems)
 
 
 def _records(table: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line on which a record starts, and its values; blank ones are skipped."""
+    """Yields each record's first line number and its values; blank records are skipped."""
     reader, start = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True), 1
     try:
         for record in reader:
@@ -126,7 +126,7 @@ def _check_header(place: Place, header: Sequence[str], columns: Sequence[str], p
     problems.raise_any()
 
 
-# What a folder of identities consists of, known without reading any of it.
+# The layout of a folder of identities.
 #
 # FOLDER/faces.csv     the table: one row for each image
 # FOLDER/faces.yaml    settings; optional
@@ -139,12 +139,12 @@ SETTINGS = "faces.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What can be told of the images of one domain."""
+    """The known properties of the images of one domain."""
 
     attributes: tuple[str, ...]
-    """What has boxes, as columns of the table."""
+    """Attributes with boxes, as columns of the table."""
     hints: tuple[str, ...]
-    """What semi-guided localisation can tell, the default first."""
+    """The possible hints in semi-guided localisation, the default first."""
 
 
 DOMAINS = {
@@ -153,13 +153,13 @@ DOMAINS = {
 }
 
 
-# Settings of a folder of identities: ``faces.yaml`` beside its table.
+# Settings of a folder of identities: ``faces.yaml`` next to its table.
 #
 #     domain: face                     face or word
-#     hinted: nose                     what semi-guided localisation tells
+#     hinted: nose                     the hint in semi-guided localisation
 #     landmarks: face_landmarker.task  MediaPipe's model file, for rows without boxes
 #     encoder: models/clip             near neighbours are those of this image encoder: a folder, or ID[@REVISION] of the hub
-#     groupings: [sex, race, age]      columns of the table by which people are grouped, beside its column ``group``
+#     groupings: [sex, race, age]      columns of the table by which people are grouped, besides its column ``group``
 #
 # Paths are relative to the folder.
 
@@ -171,7 +171,7 @@ _PATHS = ("/", "./", "../", "~")
 
 @dataclass(frozen=True, slots=True)
 class EncoderName:
-    """Where an image encoder is: in a folder, else at a revision of a hub id."""
+    """The location of an image encoder: a folder, else a hub id and its revision."""
 
     written: str
     folder: Path | None = None
@@ -181,23 +181,23 @@ class EncoderName:
 
 @dataclass(frozen=True, slots=True)
 class FolderSettings:
-    """What ``faces.yaml`` says, or what holds without it."""
+    """The settings in ``faces.yaml``, or the defaults without it."""
 
     domain: str = "face"
     hinted: str = "nose"
     landmarks: Path | None = None
     encoder: EncoderName | None = None
     groupings: tuple[str, ...] = ()
-    """Columns by which people are grouped, beside ``group``."""
+    """Columns by which people are grouped, besides ``group``."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What has boxes."""
+        """Attributes with boxes."""
         return DOMAINS[self.domain].attributes
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the table beside those that every table may have."""
+        """Columns of the table besides those that every table may have."""
         return (*self.groupings, *self.attributes)
 
 

@@ -26,7 +26,7 @@ class DatasetWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a reader found: samples, files they refer to (as written, and where), and notes for the report."""
+    """The result of reading: samples, their files (name as written, and path), and notes for the report."""
 
     samples: tuple[Sample, ...]
     image_files: Mapping[str, Path] = field(default_factory=dict)
@@ -39,9 +39,9 @@ Reader = Callable[[Path, str], Contents]
 class FileDataset:
     """A dataset in one file, and the image files it refers to.
 
-    Nothing is opened before ``samples``, ``notes`` or ``digest`` is asked for, and then once. ``digest`` is the SHA-256 of
-    the file, the same as ``sha256sum`` prints, when the images are inside it; where rows refer to image files, it is a
-    fingerprint of that and of the SHA-256 of every image file under its name as written.
+    Nothing is opened before the first use of ``samples``, ``notes`` or ``digest``, and only once. ``digest`` is the SHA-256 of
+    the file, as printed by ``sha256sum``, if the images are inside it; if rows refer to image files, it is a
+    fingerprint of that and of the SHA-256 of every image file under its written name.
     """
 
     native_long_edge: int | None = None
@@ -60,7 +60,7 @@ class FileDataset:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data; each was also given as a ``DatasetWarning``."""
+        """Returns notes on these data for the reader of the report; each was also issued as a ``DatasetWarning``."""
         return self._contents.notes
 
     @cached_property
@@ -89,7 +89,7 @@ class FileDataset:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row of a file, and how the file itself calls it (``"row index 'q7'"``)."""
+    """A row of a file, and its name in the file (``"row index 'q7'"``)."""
 
     path: Path | str
     line: int
@@ -101,7 +101,7 @@ class Place:
 
 @dataclass(slots=True)
 class Problems:
-    """The problems of the rows of one source; ``part`` is the format's word for a field of a row."""
+    """The problems in the rows of a source; ``part`` is the format's word for a field of a row."""
 
     path: Path | str
     part: str
@@ -109,21 +109,21 @@ class Problems:
     """The benchmark whose record the rows are read by."""
     messages: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What a reader should know about rows that are no problem."""
+    """Notes for the reader on rows without problems."""
     turned: list[Place] = field(default_factory=list)
     """Rows with an image that viewers turn by its EXIF orientation, which is not applied here."""
 
     def add(self, place: Place, column: str, value: object, expected: str) -> None:
-        """Notes that ``column`` of a row holds ``value`` where ``expected`` was expected."""
+        """Notes that ``column`` of a row holds ``value`` instead of ``expected``."""
         self.messages.append(f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}")
 
     def note(self, places: Sequence[Place], one: str, several: str) -> None:
-        """Notes how many rows something is said of, and the first of them."""
+        """Adds a note with the number of rows that it concerns, and the first of them."""
         if places:
             self.notes.append(f"{self.path}: {quantity(len(places), one, several)} (the first: {places[0]})")
 
     def raise_any(self) -> None:
-        """Raises one error with the first problems and the number of the others, if there are any."""
+        """Raises one error with the first problems and the number of others, if there are problems."""
         if not self.messages:
             return
         rest = len(self.messages) - MOST_SHOWN

@@ -1,8 +1,8 @@
 """Datasets of the Hugging Face hub and folders of its package ``datasets``, read through that package (an optional extra).
 
-``hf:ID[:config][@revision][#split]``; instead of the id, the path of a folder that ``save_to_disk`` wrote or that holds data
-files. What plays which role says the record of the benchmark: ``NAME.benchmark.yaml`` in the data folder or beside the folder,
-else the record whose hub ids name it. Tables stay on disk; of an image only a digest is taken before its pixels are asked for.
+``hf:ID[:config][@revision][#split]``; the id may also be the path of a folder written by ``save_to_disk`` or containing data
+files. The benchmark's record assigns the roles: ``NAME.benchmark.yaml`` in the data folder or next to the folder,
+else the record with this hub id. Tables stay on disk; until the pixels of an image are needed, only its digest is computed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .files import Contents, DatasetWarning, Place, Problems
 from .images import decode, from_base64, image_identity, is_turned
 
 SAVED = ("dataset_dict.json", "state.json")
-"""One of these lies in a folder that the package saved."""
+"""A folder saved by the package has one of these."""
 BATCH = 32
 _PARTS = re.compile(r"(?P<id>[^:@#]+)(?::(?P<config>[^@#]+))?(?:@(?P<revision>[^#]+))?(?:#(?P<split>.+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """What to load: an id of the hub or a folder, and which part of it."""
+    """The data to load: a hub id or a folder, and which part of it."""
 
     id: str
     config: str = ""
@@ -48,7 +48,7 @@ class HubName:
 
     @property
     def is_folder(self) -> bool:
-        """Returns whether the id is the path of a folder that exists."""
+        """Returns whether the id is the path of an existing folder."""
         return typed_path(self.id).is_dir()
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class HubName:
 
 
 def parse(typed: str) -> HubName:
-    """Returns what ``hf:ID[:config][@revision][#split]`` names; a path of a folder that exists is taken as a whole.
+    """Parses ``hf:ID[:config][@revision][#split]``; the path of an existing folder is taken as a whole.
 
     >>> parse("hf:MMMU/MMMU_Pro:standard (10 options)@main#test")
     HubName(id='MMMU/MMMU_Pro', config='standard (10 options)', revision='main', split='test')
@@ -82,9 +82,9 @@ def is_saved(folder: Path) -> bool:
 
 
 def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
-    """Returns the dataset that ``typed`` means; it is loaded when its samples are asked for.
+    """Returns the dataset that ``typed`` means; it is loaded on first use of its samples.
 
-    ``typed`` is ``hf:…`` or the path of a folder; ``folders`` are where a record of the user's own is looked for, beside the
+    ``typed`` is ``hf:…`` or the path of a folder. The user's own record is searched in ``folders`` or, for a path, next to the
     folder itself.
     """
     source = parse(typed)
@@ -131,17 +131,17 @@ class HubDataset:
         self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
 
     def samples(self) -> Sequence[Sample]:
-        """Returns the samples in the order of the table."""
+        """Returns the samples in table order."""
         return self._contents.samples
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data; each was also given as a ``DatasetWarning``."""
+        """Returns notes on these data for the reader of the report; each was also issued as a ``DatasetWarning``."""
         return self._contents.notes
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the content as it is asked."""
+        """SHA-256, in hex, of the content as asked."""
         return fingerprint([_content(sample) for sample in self.samples()])
 
     @cached_property
@@ -178,7 +178,7 @@ def _content(sample: Sample) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class HubImage:
-    """One image of one row of a table; ``digest`` is that of its encoded bytes."""
+    """One image in a row of a table; ``digest`` is that of its encoded bytes."""
 
     source: HubName
     row: int
@@ -193,7 +193,7 @@ class HubImage:
         return decode(_bytes(_each(row[self.column])[self.position], self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded image alone; nothing is read for it."""
+        """Returns a string that depends only on the encoded image; nothing is read for it."""
         return image_identity(self.digest)
 
 
@@ -256,7 +256,7 @@ class _HubTable:
 
 
 def _each(value: Any) -> list[Any]:
-    """Returns the images of a cell; an empty one holds none."""
+    """Returns the images of a cell; none if it is empty."""
     return [item for item in (value if isinstance(value, list) else [value]) if item]
 
 

@@ -1,14 +1,14 @@
-"""Images of a dataset: where the bytes are, and how they become pixels.
+"""Images of a dataset: the location of their bytes, and how these are decoded.
 
-The rules of ``decode``, each the least surprising one for a model that expects 8-bit RGB:
+The rules of ``decode``, each chosen to surprise a model that expects 8-bit RGB the least:
 
-- EXIF orientation is not applied: VLMEvalKit opens images without it, and so published scores were measured without it.
-- Transparent pixels are laid over white, what a viewer shows. (VLMEvalKit drops alpha and shows the hidden colour.)
+- EXIF orientation is not applied, because VLMEvalKit ignores it and published scores were measured that way.
+- Transparent pixels are composited over white, as in a viewer. (VLMEvalKit drops alpha and shows the hidden colour.)
 - Palette, grey, bilevel and CMYK images are converted to RGB by Pillow; colour profiles are ignored.
 - 16-bit grey is scaled to 8 bits over its full range (65535 is white); 32-bit images have no fixed range and are refused.
-- Of an animation the first frame is taken.
+- Only the first frame of an animation is used.
 
-Nothing is resized and nothing is encoded again.
+Nothing is resized or encoded again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 DECODER = "decoder 1"
-"""Changes whenever ``decode`` makes other pixels of the same bytes."""
+"""Changes whenever ``decode`` returns other pixels for the same bytes."""
 WHITE = (255, 255, 255, 255)
 MOST_PIXELS = 89_478_485
 """Larger images are refused before they are decoded: a small file can hold gigabytes of pixels. Pillow's own limit."""
@@ -41,7 +41,7 @@ MOST_PIXELS = 89_478_485
 
 @dataclass(frozen=True, slots=True)
 class FileImage:
-    """An image in a file of its own; ``where`` names the row that asks for it."""
+    """An image in a separate file; ``where`` names the row that refers to it."""
 
     path: Path
     where: str
@@ -55,7 +55,7 @@ class FileImage:
         return decode(data, f"{self.where}: {self.path}")
 
     def identity(self) -> str:
-        """Returns a string that depends on the bytes of the file and not on its name."""
+        """Returns a string that depends on the bytes of the file, not on its name."""
         try:
             return image_identity(_digest_of(self.path, file_stamp(self.path)))
         except OSError as error:
@@ -64,7 +64,7 @@ class FileImage:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where one record lies in a file, so that its images need not stay in memory.
+    """The location of a record in a file, so that its images need not stay in memory.
 
     ``stamp`` is the file's size and modification time when the offsets were taken.
     """
@@ -95,13 +95,13 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 
 FOLDERS_VARIABLE = "VLMROBUST_IMAGES"
-"""The environment variable with folders, beside that of a dataset's file, in which its images may lie."""
+"""The environment variable with folders, besides that of a dataset's file, that its images may be in."""
 
 
 def why_outside(path: Path, folder: Path) -> str:
-    """Returns where an image may lie, if it lies elsewhere, links followed; empty where it may.
+    """Returns where an image may be, if it is elsewhere after following links; empty if its place is allowed.
 
-    A file of questions that a stranger wrote is to show a model, or its server, no other images of the machine.
+    A stranger's file of questions must not show a model, or its server, other images of the machine.
     """
     found = os.path.realpath(path)
     allowed = [str(folder), *filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep))]
@@ -117,12 +117,12 @@ def image_identity(content_digest: str, position: int = 0) -> str:
 
 @lru_cache(maxsize=65536)
 def _digest_of(path: Path, stamp: tuple[int, int]) -> str:
-    del stamp  # only tells one state of the file from another
+    del stamp  # only distinguishes states of the file
     return file_digest(path)
 
 
 def from_base64(text: str, where: str) -> bytes:
-    """Returns the bytes behind base64 text or behind a ``data:`` URL; white space is ignored."""
+    """Returns the bytes of base64 text or of a ``data:`` URL; white space is ignored."""
     encoded = text.partition(",")[2] if text.startswith("data:") else text
     try:
         return base64.b64decode("".join(encoded.split()), validate=True)
@@ -134,7 +134,7 @@ def from_base64(text: str, where: str) -> bytes:
 
 
 def decode(data: bytes, where: str) -> NDArray[np.uint8]:
-    """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules."""
+    """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; see the module for the rules."""
     try:
         with open_picture(io.BytesIO(data)) as image:
             return np.array(_rgb(_of_bearable_size(image)), dtype=np.uint8)
@@ -146,9 +146,9 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
 
 
 def is_turned(picture: Path | bytes) -> bool:
-    """Whether viewers show an image turned or mirrored, by its EXIF orientation, which ``decode`` does not apply.
+    """Whether viewers show an image turned or mirrored because of its EXIF orientation, which ``decode`` ignores.
 
-    Takes a file or its first bytes. What cannot be opened is not turned: ``decode`` says what is wrong with it.
+    Takes a file or its first bytes. An image that cannot be opened is not turned: ``decode`` reports the problem.
     """
     from PIL import ExifTags
 
@@ -157,12 +157,12 @@ def is_turned(picture: Path | bytes) -> bool:
     try:
         with open_picture(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
             return image.getexif().get(ExifTags.Base.Orientation, 1) not in (0, 1)
-    except Exception:  # noqa: BLE001 - Pillow raises what it likes about a broken file
+    except Exception:  # noqa: BLE001 - Pillow raises various errors about a broken file
         return False
 
 
 def start_of_base64(text: str) -> bytes:
-    """Returns the first bytes of an image in base64, where the EXIF data of a JPEG stand; none where it is no base64."""
+    """Returns the first bytes of a base64 image, which hold the EXIF data of a JPEG; empty if it is not base64."""
     encoded = text[text.find(",") + 1 :] if text.startswith("data:") else text
     try:
         return base64.b64decode(encoded[:_START].translate(_NO_BLANKS)[: _START // 8 * 4])

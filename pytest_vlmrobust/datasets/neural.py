@@ -1,14 +1,14 @@
-"""Collections by neural networks of the user's own: where faces have their boxes, and which images look alike.
+"""The user's own neural networks for collections: boxes on faces, and which images look alike.
 
-The only code of ``datasets`` that speaks to model libraries (torch, transformers, mediapipe), and inside functions only, so that
-nothing is loaded until a folder asks for it.
+The only code in ``datasets`` that uses model libraries (torch, transformers, mediapipe), imported inside functions only, so that
+nothing is loaded until a folder needs it.
 
-What could not be checked: real weights were not available. Tests run randomly initialised encoders of the real architectures, and
-a stand-in for MediaPipe's model; they show that the machinery works as described, and nothing about how good the boxes or the
+Not checked: real weights, which were not available. Tests run randomly initialised encoders of the real architectures, and
+a stand-in for MediaPipe's model; they show that the code works as described, but not how good the boxes or the
 neighbours are.
 
-Embeddings are those of an image encoder that transformers knows: of images alone, or a dual one such as CLIP or SigLIP; on a CPU
-in float32, and nothing of a checkpoint is executed. Boxes of eyes, nose and mouth are MediaPipe's.
+Embeddings come from an image encoder known to transformers, for images only or dual like CLIP or SigLIP; they run on a CPU
+in float32, and no code of a checkpoint is executed. Boxes of eyes, nose and mouth are MediaPipe's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# What a library says went wrong, in one line.
+# A library's error in one line.
 
 
 def reason(error: Exception) -> str:
@@ -54,7 +54,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHOWN = 12
 _CONFIGURATION = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-"""The second only where there is none of the first."""
+"""The second is used only without the first."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ImageEncoder:
 
     @classmethod
     def of(cls, name: EncoderName) -> ImageEncoder:
-        """Returns the encoder in a folder, or that of a hub id: from the local cache, and where it is not there from the hub."""
+        """Returns the encoder in a folder, or that of a hub id, from the local cache or else from the hub."""
         if name.folder is None:
             return cls(name.id, _download(name))
         absent = _absent(name.folder)
@@ -78,7 +78,7 @@ class ImageEncoder:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of the files that decide what the encoder says."""
+        """SHA-256, in hex, of the files that determine the encoder's output."""
         return fingerprint({file.name: file_digest(file) for file in _deciding(self.folder)})
 
     @property
@@ -90,7 +90,7 @@ class ImageEncoder:
     def embed(self, pictures: Iterable[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """Returns one embedding for each image, float32, shape (images, d).
 
-        That of a dual encoder is what it compares with text. Else it is what the encoder pools, or, where the checkpoint has no
+        For a dual encoder, it is the one compared with text. Otherwise it is the pooled output or, if the checkpoint has no
         weights for that, the mean over its last hidden states. The images are RGB, uint8, shape (H, W, 3).
         """
         import torch
@@ -101,7 +101,7 @@ class ImageEncoder:
                 parts = [self._embed_batch(processor, model, batch, pools=pools) for batch in _batches(pictures)]
         except VlmRobustError:
             raise
-        except Exception as error:  # whatever the library raises about a checkpoint
+        except Exception as error:  # any error of the library about a checkpoint
             raise ModelError(
                 f"encoder {self.folder} cannot embed images ({reason(error)}). Expected a checkpoint of an image encoder, with "
                 "its image processor, that the installed transformers supports"
@@ -109,13 +109,13 @@ class ImageEncoder:
         return np.asarray(torch.cat(parts).numpy(), np.float32)
 
     def _load_model(self) -> tuple[Any, Any, bool]:
-        """Returns processor and model, and whether the checkpoint has the weights of everything that the model pools by."""
+        """Returns processor and model, and whether the checkpoint has all weights that the model's pooling needs."""
         import torch
         from transformers import AutoImageProcessor, AutoModel
 
         source: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         processor = AutoImageProcessor.from_pretrained(str(self.folder), backend="pil", **source)
-        with torch.random.fork_rng(devices=[]):  # what the checkpoint lacks is initialised at random
+        with torch.random.fork_rng(devices=[]):  # weights missing from the checkpoint are initialised at random
             model, report = AutoModel.from_pretrained(str(self.folder), dtype=torch.float32, output_loading_info=True, **source)
         absent = sorted(report["missing_keys"])
         strange = [key for key in absent if "pooler" not in key]
@@ -166,7 +166,7 @@ def _deciding(folder: Path) -> list[Path]:
 
 
 def _absent(folder: Path) -> list[str]:
-    """Returns which parts of an encoder a folder lacks, in words."""
+    """Returns descriptions of the parts of an encoder that a folder lacks."""
     there = [file.name for file in _deciding(folder)]
     parts = {
         "config.json": "config.json" in there,
@@ -177,14 +177,14 @@ def _absent(folder: Path) -> list[str]:
 
 
 def _download(name: EncoderName) -> Path:
-    """Returns the folder of a hub id in the local cache, after a download where parts are missing."""
+    """Returns the folder of a hub id in the local cache, after downloading it if parts are missing."""
     cached = _cached_folder(name)
     if cached is not None and not _absent(cached):
         return cached
     try:
         folder = _snapshot(name, _WEIGHTS[:1])
         folder = _snapshot(name, _WEIGHTS) if _absent(folder) else folder  # older repositories
-    except Exception as error:  # every way a network can fail
+    except Exception as error:  # any failure of the network
         raise ModelError(
             f"encoder {name.written!r} is not a folder, is not in full in the local cache of the hub, and the hub did not give "
             f"it ({reason(error)}). Check the id and the network; or download it beforehand: hf download {name.id}"
@@ -199,7 +199,7 @@ def _download(name: EncoderName) -> Path:
 def _cached_folder(name: EncoderName) -> Path | None:
     try:
         return _snapshot(name, _WEIGHTS, offline=True)
-    except OSError:  # nothing of it is there
+    except OSError:  # no part of it is there
         return None
 
 
@@ -212,7 +212,7 @@ def _snapshot(name: EncoderName, weights: Sequence[str], *, offline: bool = Fals
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Holds back what transformers prints and warns about while it loads; a run that turns warnings into errors must not fail."""
+    """Silences output and warnings of transformers while it loads; runs that turn warnings into errors must not fail."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -245,19 +245,19 @@ LIPS = (
 )  # fmt: skip
 LEAST_POINTS = 468
 MOST_FACES = 2
-"""How many faces are looked for: a second one is enough to refuse an image."""
+"""Maximum number of faces to find: two are enough to refuse an image."""
 
 
 @contextmanager
 def face_finder(model: Path) -> Iterator[Callable[[NDArray[np.uint8]], list[dict[str, Box]]]]:
-    """Gives a function from an image, RGB, uint8, shape (H, W, 3), to the boxes of each face in it, as ``boxes_of``.
+    """Yields a function from an image, RGB, uint8, shape (H, W, 3), to the boxes of each face in it, as in ``boxes_of``.
 
     ``model`` is MediaPipe's face landmarker, a ``.task`` file.
     """
     if find_spec("mediapipe") is None:
         raise MissingExtra("finding the boxes of faces", "mediapipe", extra="faces")
     with _refusals(model), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it and its dependencies say when they are imported
+        warnings.simplefilter("ignore")  # warnings of it and its dependencies on import
         import mediapipe
         from mediapipe.tasks.python import BaseOptions, vision
 
@@ -280,9 +280,9 @@ def face_finder(model: Path) -> Iterator[Callable[[NDArray[np.uint8]], list[dict
 
 
 def boxes_of(points: NDArray[np.float64], size: tuple[int, int]) -> dict[str, Box]:
-    """Returns the boxes of ``left_eye``, ``right_eye``, ``nose`` and ``mouth``, cut off at the edges of the image.
+    """Returns the boxes of ``left_eye``, ``right_eye``, ``nose`` and ``mouth``, clipped to the image.
 
-    Left and right are the viewer's, whether or not the image is mirrored. What is outside of the image has no box. ``points`` are
+    Left and right are the viewer's, whether or not the image is mirrored. Parts outside the image have no box. ``points`` are
     the landmarks of one face as fractions of width and height, shape (468 or more, 2); ``size`` is width and height in pixels.
     """
     pixels = np.clip(points, 0.0, 1.0) * size
@@ -306,7 +306,7 @@ def _points(face: Any, model: Path) -> NDArray[np.float64]:
 
 @contextmanager
 def _refusals(model: Path) -> Iterator[None]:
-    """Turns the errors of MediaPipe, which are those of its C library, into a ModelError that names the file."""
+    """Turns the errors of MediaPipe's C library into a ModelError that names the file."""
     try:
         yield
     except (ImportError, OSError, RuntimeError, ValueError) as error:

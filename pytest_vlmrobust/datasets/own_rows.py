@@ -1,28 +1,28 @@
-"""Data of one's own in a JSONL, CSV or Parquet file: which keys a row has, and how it becomes a sample.
+"""User data in a JSONL, CSV or Parquet file: the keys of a row, and how it becomes a sample.
 
     {"id": "q1", "image": "pictures/1.png", "question": "What is it?", "options": ["cat", "dog"], "answer": "B"}
 
 In JSONL a row is a JSON object on one line. In CSV an empty cell is an absent key, and options are a list in one column, such as
-``["cat", "dog"]``, or stand in columns ``A`` to ``Z``. Parquet is read by pyarrow, an optional extra; there an image may also be
-bytes, or what the package ``datasets`` writes: an object with ``bytes`` or a ``path``.
+``["cat", "dog"]``, or in columns ``A`` to ``Z``. Parquet is read by pyarrow, an optional extra; there an image may also be
+bytes or, as written by the package ``datasets``, an object with ``bytes`` or a ``path``.
 
 ==============  ======================================================================================================
 ``id``          required, unique: text or a whole number
 ``image``       required (or ``images``, a list): a path relative to the file, a ``data:`` URL, or base64 of an image file
 ``question``    required
-``answer``      required: the letter of an option; yes or no (or true, false); or an accepted answer or a list of them
+``answer``      required: the letter of an option; yes or no (or true, false); or one or a list of accepted answers
 ``options``     a list of texts (lettered A, B, …) or an object from letters to texts
 ``category``    the stratum for sampling and for reports
 ``group``       rows that are resampled together; by default those with the same image
 ``hint``        shown before the question
 ``task``        ``choice``, ``yes_no`` or ``open``; by default as in ``drafts.finish``
-``changed_by``  what makes another answer right: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
-``scorer``      who compares the answer with the target; by default the scorer of the task
-``instruction`` how to answer, said after the question
-``keys``        an object from names to texts: what metrics of the whole dataset group by
+``changed_by``  what changes the right answer: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
+``scorer``      the scorer that compares the answer with the target; by default that of the task
+``instruction`` how to answer, shown after the question
+``keys``        an object from names to texts, by which metrics of the whole dataset group
 ``perturbed``   which images a setting changes, by number from 1: ``[2]``; by default all
-``meta``        an object from names to values, which may be nested; or keys such as ``meta.camera``: slices for rules and reports
-``target_of_attack`` the wrong answer that an attack or a prior wants: a letter of an option, yes or no, or a text
+``meta``        an object from names to values, maybe nested; or keys such as ``meta.camera``: slices for rules and reports
+``target_of_attack`` the wrong answer that an attack or a prior aims at: a letter of an option, yes or no, or a text
 ==============  ======================================================================================================
 
 Any other key is an error: a misspelt ``group`` must not silently make the intervals too narrow.
@@ -57,7 +57,7 @@ from .images import FileImage, Span, decode, file_stamp, from_base64, image_iden
 
 
 def is_text(value: object) -> bool:
-    """Returns whether a value of JSON can stand for text: text or a number, and not true or false."""
+    """Returns whether a JSON value can be read as text: text or a number, but not true or false."""
     return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
@@ -84,11 +84,11 @@ REQUIRED = ("id", "question", "answer")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
 _LONGEST_PATH = 1024
 Inline = Callable[[int, str, str], ImageSource]
-"""Makes the source of an image that is written inside a row, of its position, its digest and the words for its place."""
+"""Makes the source of an image inside a row from its position, its digest and the description of its place."""
 
 
 class OwnRows:
-    """What the rows of one file share: its problems, and the image files that they refer to."""
+    """The state shared by the rows of a file: its problems, and the image files that the rows refer to."""
 
     def __init__(self, path: Path, part: str) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class OwnRows:
         self.image_files: dict[str, Path] = {}
 
     def draft(self, row: Mapping[str, Any], place: Place, inline: Inline) -> Draft | None:
-        """Returns the draft of one row; ``None``, and problems are noted, where it has other keys than it should have."""
+        """Returns the draft of a row; if its keys are wrong, notes problems and returns ``None``."""
         return _Row(row, place, inline, self).draft() if self._has_the_right_keys(row, place) else None
 
     def contents(self, drafts: Iterable[Draft | None], expected: str) -> Contents:
@@ -121,7 +121,7 @@ class OwnRows:
 
 
 class _Row:
-    """One line whose keys are known; every method reads one of them."""
+    """A row with valid keys; every method reads one of them."""
 
     def __init__(self, row: Mapping[str, Any], place: Place, inline: Inline, rows: OwnRows) -> None:
         self.row, self.place, self.inline, self.rows = row, place, inline, rows
@@ -220,7 +220,7 @@ class _Row:
                 self.rows.problems.turned.append(self.place)
             return self.inline(number, hashlib.sha256(written).hexdigest(), where)
         path = self.rows.path.parent / written if len(written) <= _LONGEST_PATH else None
-        if path is not None and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises where a name is too long, as base64 is
+        if path is not None and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises if a name is too long, such as base64
             if outside := why_outside(path, self.rows.path.parent):
                 self.rows.problems.add(self.place, key, written, outside)
                 return None
@@ -238,13 +238,13 @@ class _Row:
 
 
 def pictures_of(row: Mapping[str, Any]) -> list[Any]:
-    """Returns the images of a row, as written."""
+    """Returns the images of a row as written."""
     value = row["image"] if "image" in row else row["images"]
     return value if isinstance(value, list) else [value]
 
 
 _LISTS = ("images", "options", "answer", "changed_by", "keys", "meta")
-"""Keys whose value may be a list or an object, written as in JSON."""
+"""Keys with values that may be a list or an object, written as in JSON."""
 
 
 def as_keys(cells: dict[str, Any]) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def _parsed(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class JsonlImage:
-    """One image that is written inside one line of a JSONL file; ``digest`` is that of its text."""
+    """An image inside a line of a JSONL file; ``digest`` is that of its text."""
 
     span: Span
     position: int
@@ -282,7 +282,7 @@ class JsonlImage:
         return decode(from_base64(pictures_of(row)[self.position], self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded image alone; nothing is read for it."""
+        """Returns a string that depends only on the encoded image; nothing is read for it."""
         return image_identity(self.digest)
 
 
@@ -337,7 +337,7 @@ def _records(rows: OwnRows) -> Iterator[Draft | None]:
 
 @dataclass(frozen=True, slots=True)
 class ParquetImage:
-    """One image that is written inside one row of a Parquet file; ``digest`` is that of what is written."""
+    """An image inside a row of a Parquet file; ``digest`` is that of the stored value."""
 
     path: Path
     stamp: tuple[int, int]
@@ -361,7 +361,7 @@ class ParquetImage:
         return decode(picture if isinstance(picture, bytes) else from_base64(picture, self.where), self.where)
 
     def identity(self) -> str:
-        """Returns a string that depends on the encoded image alone; nothing is read for it."""
+        """Returns a string that depends only on the encoded image; nothing is read for it."""
         return image_identity(self.digest)
 
 
@@ -392,7 +392,7 @@ def _cells_of_parquet(path: Path) -> Iterator[tuple[int, int, int, dict[str, Any
 @lru_cache(maxsize=4)
 def _pictures(path: Path, stamp: tuple[int, int], group: int) -> Any:
     """Returns the columns of images of a row group."""
-    del stamp  # only tells one state of the file from another
+    del stamp  # only distinguishes states of the file
     file = importlib.import_module("pyarrow.parquet").ParquetFile(path)
     return file.read_row_group(group, columns=[name for name in file.schema_arrow.names if name in ("image", "images")])
 
@@ -415,11 +415,11 @@ _READERS: dict[str, tuple[str, Callable[[OwnRows], Iterator[Draft | None]], str]
     ".csv": ("column", _records, "a line of column names, and rows"),
     ".parquet": ("column", _parquet_rows, "a row for each question"),
 }
-"""Suffix to what messages call a part of a row, what reads the file, and what an empty one lacks."""
+"""By suffix: the word for a part of a row in messages, the reader, and what an empty file lacks."""
 
 
 def read_own_rows(path: Path) -> Contents:
-    """Returns the samples of a file, by its suffix."""
+    """Returns the samples of a file according to its suffix."""
     part, read, expected = _READERS[path.suffix.lower()]
     rows = OwnRows(path, part)
     return rows.contents(read(rows), expected)

@@ -1,4 +1,4 @@
-"""What questions are asked from: a dataset has samples, a collection has identities that the Observatory's tasks are made of."""
+"""Sources of questions: a dataset has samples, a collection has identities, from which the Observatory's tasks are made."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .benchmarks import ACCURACY
 
 
 def corpus_metric(dataset: Dataset) -> str:
-    """Returns the name of the metric that is reported for a dataset as a whole: its ``corpus_metric``, else accuracy."""
+    """Returns the name of the metric for a dataset as a whole: its ``corpus_metric``, else accuracy."""
     return str(getattr(dataset, "corpus_metric", ACCURACY))
 
 
 def keeps_together(dataset: Dataset) -> tuple[str, ...]:
-    """Returns by which keys samples count only together, ``group`` among them: its ``keeps_together``, else nothing."""
+    """Returns the keys (possibly ``group``) by which samples count only together: its ``keeps_together``, else nothing."""
     return tuple(getattr(dataset, "keeps_together", ()))
 
 
 class Dataset(Protocol):
-    """What a run asks its questions from.
+    """The source of a run's questions.
 
-    One that is scored as a whole by more than accuracy has a ``corpus_metric``; one whose samples mean something only
-    together, such as those of a group, says so by ``keeps_together``.
+    A dataset scored as a whole by more than accuracy has a ``corpus_metric``; one whose samples are meaningful only
+    together, such as those of a group, has ``keeps_together``.
 
-    Ids are unique, and the order is the same in every process. Pixels stay where they are until ``Sample.images[i].load()``.
+    Ids are unique, and the order is the same in every process. Pixels are not read until ``Sample.images[i].load()``.
     """
 
     @property
@@ -41,18 +41,18 @@ class Dataset(Protocol):
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hex, of the content: it goes into the manifest, and two runs with equal digests saw the same data."""
+        """SHA-256, in hex, of the content, for the manifest: two runs with equal digests saw the same data."""
         ...
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge of the images in pixels where all share one by construction, else None."""
+        """Long edge of the images in pixels if all share one by construction, else None."""
         ...
 
     def samples(self) -> Sequence[Sample]:
-        """Returns every sample, always in the same order.
+        """Returns all samples, always in the same order.
 
-        Malformed data are a DatasetError that names file, line, value and what was expected.
+        Malformed data raise a DatasetError that names file, line, value and what was expected.
         """
         ...
 
@@ -62,7 +62,7 @@ class Dataset(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One identity: a person's face, or a word as it is written."""
+    """One identity: a person's face, or a word as written."""
 
     id: str
     """Unique in its collection; safe in a sample's id."""
@@ -72,21 +72,21 @@ class Entity:
     size: tuple[int, int]
     """Width and height of the image in pixels."""
     boxes: Mapping[str, Box] = field(default_factory=dict)
-    """Attribute to its box: ``left_eye``, ``right_eye``, ``nose``, ``mouth`` of a face, ``word`` of a word; empty where unknown.
+    """Boxes by attribute: ``left_eye``, ``right_eye``, ``nose``, ``mouth`` of a face, ``word`` of a word; empty if unknown.
     Left and right are the viewer's."""
     group: str = ""
-    """The group of people that it belongs to, where gaps between groups are to be measured; empty where unknown."""
+    """Its group of people, for measuring gaps between groups; empty if unknown."""
     category: str = ""
     """Its stratum: the semantic category of a word."""
     groupings: Mapping[str, str] = field(default_factory=dict)
-    """Further groupings of people (``sex``, ``age``) to its group in each; those where it is unknown are absent."""
+    """Its group in further groupings of people (``sex``, ``age``); groupings in which it is unknown are absent."""
 
 
 class Collection(Protocol):
     """Identities of one domain. Ids are unique, and the order is the same in every process.
 
-    One may say more of itself: see ``notes``, ``notes_on_neighbours``, ``most_neighbours`` and ``how_to_add_boxes`` in this
-    module, which read what it has of these names.
+    A collection may also have ``notes``, ``notes_on_neighbours``, ``most_neighbours`` and ``how_to_add_boxes``: see the
+    functions of these names in this module, which read them.
     """
 
     @property
@@ -96,59 +96,59 @@ class Collection(Protocol):
 
     @property
     def domain(self) -> str:
-        """``face`` or ``word``: the noun of prompts, and what tells which collection is the other domain."""
+        """``face`` or ``word``: the noun in prompts; it also determines which collection is the other domain."""
         ...
 
     @property
     def hinted(self) -> str:
-        """What is told in semi-guided localisation: an attribute (``nose``), or ``corner`` for the top left corner of a word."""
+        """The hint in semi-guided localisation: an attribute (``nose``), or ``corner`` for the top left corner of a word."""
         ...
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hex, of what determines the images."""
+        """SHA-256, in hex, of everything that determines the images."""
         ...
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge of the images in pixels where all share one, else None."""
+        """Long edge of the images in pixels if all share one, else None."""
         ...
 
     def entities(self) -> Sequence[Entity]:
-        """Returns every identity, always in the same order.
+        """Returns all identities, always in the same order.
 
-        Malformed data are a DatasetError that names file, row, value and what was expected.
+        Malformed data raise a DatasetError that names file, row, value and what was expected.
         """
         ...
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        """Returns images of ``count`` other identities that are easily taken for this one, nearest first.
+        """Returns images of ``count`` other identities easily mistaken for this one, nearest first.
 
-        They are drawn by the code that draws the entities, at the same size, and balanced over groups where there are any, so
-        that nothing but the identity tells them apart. A collection with fewer others raises DatasetError.
+        They are drawn by the code that draws the entities, at the same size, and balanced over groups, if any, so
+        that only the identity distinguishes them. A collection with fewer others raises DatasetError.
         """
         ...
 
 
 def notes(collection: Collection) -> tuple[str, ...]:
-    """Returns what a reader of the report should know about the data of a collection: its ``notes``, else nothing."""
+    """Returns notes on a collection's data for the reader of the report: its ``notes``, else nothing."""
     return tuple(getattr(collection, "notes", ()))
 
 
 def notes_on_neighbours(collection: Collection, count: int) -> tuple[str, ...]:
-    """Returns what a reader should know about ``count`` neighbours of each: its ``notes_on_neighbours(count)``, else nothing."""
+    """Returns notes on ``count`` neighbours of each identity: its ``notes_on_neighbours(count)``, else nothing."""
     ask = getattr(collection, "notes_on_neighbours", None)
     return tuple(ask(count)) if callable(ask) else ()
 
 
 def most_neighbours(collection: Collection) -> int | None:
-    """Returns how many neighbours it has for each of its identities; ``None`` where it does not say: it may draw any number."""
+    """Returns the number of neighbours per identity; ``None`` if undeclared: it may then draw any number."""
     most: int | None = getattr(collection, "most_neighbours", None)
     return most
 
 
 def how_to_add_boxes(collection: Collection) -> str:
-    """Returns a sentence about where boxes of a collection come from, for those who lack them."""
+    """Returns a sentence on how to provide the boxes of a collection that lacks them."""
     return str(getattr(collection, "how_to_add_boxes", "Give them in the collection's annotations"))
 
 
@@ -158,5 +158,5 @@ COLLECTIONS: Registry[CollectionFactory] = Registry("collection", "collections")
 
 
 def register_collection(name: str, factory: CollectionFactory, *, replace: bool = False) -> CollectionFactory:
-    """Registers ``factory``, which is called without arguments when a run first needs the images, under ``name``."""
+    """Registers under ``name`` a ``factory``, which is called without arguments when a run first needs the images."""
     return COLLECTIONS.add(name, factory, replace=replace)

@@ -1,4 +1,4 @@
-"""From what the user typed to a dataset: a registered name, a path, or a benchmark's name in the data folder."""
+"""Resolves the user's input to a dataset: a registered name, a path, or a benchmark's name in the data folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .protocol import COLLECTIONS, Collection, Dataset
 if TYPE_CHECKING:
     from .files import Contents, Reader
 
-# The names of datasets that need no path: embedded ones, those of a ``conftest.py``, and those of installed packages.
+# Names of datasets without a path: embedded ones, those of a ``conftest.py``, and those of installed packages.
 
 
 DatasetFactory = Callable[[], Dataset]
@@ -31,12 +31,12 @@ DATASETS: Registry[DatasetFactory] = Registry("dataset", "datasets")
 
 
 def register(name: str, factory: DatasetFactory, *, replace: bool = False) -> DatasetFactory:
-    """Registers ``factory``, which is called without arguments when a run first needs the data, under ``name``."""
+    """Registers under ``name`` a ``factory``, which is called without arguments when a run first needs the data."""
     return DATASETS.add(name, factory, replace=replace)
 
 
 def names() -> list[str]:
-    """Returns every registered name; nothing is loaded for it."""
+    """Returns all registered names; nothing is loaded."""
     return DATASETS.names()
 
 
@@ -54,7 +54,7 @@ def _read_own_rows(file: Path, _name: str) -> Contents:
 
 
 FORMATS: dict[str, Reader] = dict.fromkeys((".jsonl", ".csv", ".parquet"), _read_own_rows)
-"""Suffix of a file to what reads it. ``.tsv`` is not among them: how one is read depends on its benchmark."""
+"""Readers by file suffix, without ``.tsv``: how it is read depends on its benchmark."""
 _KINDS = "a .tsv, a .jsonl, a .csv, a .parquet"
 
 
@@ -65,7 +65,7 @@ def _is_data(path: Path) -> bool:
 def dataset_id(name_or_path: str) -> str:
     """Returns a short name that is safe in a test id (letters, digits, ``.``, ``_``, ``-``); nothing is opened.
 
-    It is the last part of a path or a hub id without the ending of a data file; where nothing of that is left, a digest.
+    It is the last part of a path or a hub id without the ending of a data file, or a digest if that is empty.
     Two files of the same name in different folders get the same id.
 
     >>> dataset_id("data/MMBench_DEV_EN.tsv"), dataset_id("hf:lmms-lab/POPE"), dataset_id("shapes")
@@ -81,13 +81,13 @@ def dataset_id(name_or_path: str) -> str:
 def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: str = "") -> Dataset:
     """Returns the dataset that ``name_or_path`` means.
 
-    The first of these that exists: a registered name (also embedded and of installed packages); a path to a ``.tsv``,
-    ``.jsonl``, ``.csv`` or ``.parquet``, or a folder that holds exactly one of them; in the data folder ``NAME.tsv``,
-    ``NAME_local.tsv``, ``NAME`` with another of these endings, or the folder ``NAME``. To mean a file whose name is also
+    The first of these that exists: a registered name (including embedded and of installed packages); a path to a ``.tsv``,
+    ``.jsonl``, ``.csv`` or ``.parquet``, or a folder with exactly one of them; in the data folder ``NAME.tsv``,
+    ``NAME_local.tsv``, ``NAME`` with another of these endings, or the folder ``NAME``. For a file whose name is also
     registered, write it as a path: ``./shapes``.
     ``hf:ID[:config][@revision][#split]`` is read through the package ``datasets``.
 
-    Without ``data_dir``, the data folders are those that ``VLMROBUST_DATA`` and ``LMUData`` name. ``compat="vlmevalkit"`` asks
+    Without ``data_dir``, the data folders are those in ``VLMROBUST_DATA`` and ``LMUData``. ``compat="vlmevalkit"`` asks
     the questions of a TSV file with the options that VLMEvalKit's prompt shows.
     """
     typed = str(name_or_path)
@@ -108,10 +108,10 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
 
 
 def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
-    """Returns the dataset in a data file, in a folder with exactly one of them, or in one that ``datasets`` saved.
+    """Returns the dataset in a data file, in a folder with exactly one of them, or in a folder saved by ``datasets``.
 
-    It is read when needed. A TSV, and a CSV with the same columns, is read by the record in ``NAME.benchmark.yaml`` beside it,
-    else by that of the benchmark whose name the file or the folder has.
+    It is read when needed. A TSV, and a CSV with the same columns, is read by the record in ``NAME.benchmark.yaml`` next to it,
+    else by that of the benchmark named like the file or the folder.
     """
     from .files import FileDataset
 
@@ -148,7 +148,7 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
 
 
 def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
-    """Returns the record to read a TSV or a CSV by, and what of it belongs to the digest of the data: a user's own record."""
+    """Returns the record for reading a TSV or a CSV, and its contribution to the data's digest: that of a user's record."""
     from .benchmarks import SUFFIX, read_benchmark
 
     record_file = file.with_name(file.stem + SUFFIX)
@@ -191,7 +191,7 @@ def _misnamed_table_hint(names: Iterable[str]) -> str:
 
 
 def find(typed: str, data_dir: Path | None) -> Path | None:
-    """Returns the first path that exists of those that ``typed`` may mean: itself, then files and folders in the data folders."""
+    """Returns the first existing path that ``typed`` may mean: itself, then files and folders in the data folders."""
     return next((path for path in _candidates(typed, data_dir) if os.path.exists(path)), None)  # noqa: PTH110 - of a name that is too long with a suffix, Path.exists raises
 
 
@@ -216,7 +216,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     folders = _data_folders(data_dir)
     files = [file for benchmark in benchmarks().values() for file in benchmark.file_names]
     if typed in files:
-        files = []  # the name is typed right and its file is absent: the nearest name would be another benchmark
+        files = []  # the name is correct but its file is absent: the nearest name would be another benchmark
     known = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
     known = [name for name in [*known, *files_beside(Path(typed))] if name != typed]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
@@ -257,15 +257,15 @@ def _list(names: list[str], most: int = 20) -> str:
     return first_few(names, most) or "(nothing)"
 
 
-# From what the user typed to a collection of identities: a registered name, or a folder of one's own.
+# Resolves the user's input to a collection of identities: a registered name, or the user's own folder.
 
 
 def resolve_collection(name_or_path: str | Path, data_dir: Path | None = None) -> Collection | None:
-    """Returns the collection that ``name_or_path`` means, or ``None`` where it means none; no image is opened for it.
+    """Returns the collection that ``name_or_path`` means, or ``None`` if it means none; no image is opened.
 
-    It is that of a registered name, else a folder that holds ``faces.csv``: as a path, or by its name in the
-    data folder. To mean a folder whose name is also registered, write it as a path: ``./faces``. Each call makes a collection
-    of its own, which reads the folder when it is first asked for something.
+    It has a registered name, or is a folder with ``faces.csv``, given as a path or by its name in the
+    data folder. For a folder whose name is also registered, write it as a path: ``./faces``. Each call makes a new collection,
+    which reads the folder on first use.
     """
     typed = str(name_or_path)
     if typed in COLLECTIONS:

@@ -1,4 +1,4 @@
-"""A smaller dataset with the same make-up: the same samples in every process and whatever the order they come in."""
+"""A smaller dataset with the same composition: the same samples in every process and for any input order."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .benchmarks import ACCURACY, GROUP
 from .protocol import Dataset, keeps_together
 
 BY_ROW = "rows"
-"""What stands behind the size where samples that count only together are drawn one by one."""
+"""The suffix of a size for drawing samples one by one although they count only together."""
 _SPEC = re.compile(rf"(?P<number>[0-9]{{1,18}}(?:\.[0-9]{{1,18}})?)\s*(?P<percent>%?)\s*(?:{BY_ROW})?")
 _SHOWN = 40
-"""Characters of what was asked for in a message."""
+"""Characters of the requested size shown in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subset(Sequence[Sample]):
-    """The samples that were taken, in the order of their ids, and what was asked for."""
+    """The samples taken, in the order of their ids, and the requested size."""
 
     taken: tuple[Sample, ...]
     spec: str
     available: int
     note: str = ""
-    """Why there are fewer than asked for; empty when there are not."""
+    """Why there are fewer than requested; empty if there are enough."""
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...
@@ -50,9 +50,9 @@ class Subset(Sequence[Sample]):
 
 
 class DrawnByRow:
-    """A dataset whose samples are drawn, and count, one by one, although copies of a question count only together there.
+    """A dataset whose samples are drawn and counted one by one, although copies of a question count only together.
 
-    Its metric is then accuracy: a metric of whole groups would take a question for right whose wrong copy was not drawn.
+    Its metric is then accuracy: a metric of whole groups would count a question as right if its wrong copy was not drawn.
     """
 
     keeps_together = ()
@@ -66,36 +66,36 @@ class DrawnByRow:
 
 
 def drawn_by(dataset: Dataset, spec: str) -> Dataset:
-    """Returns the dataset as the size of a subset, ``20%`` or ``20%rows``, says that its samples are drawn."""
+    """Returns the dataset with samples drawn as the subset size, ``20%`` or ``20%rows``, requests."""
     by_row = spec.strip().endswith(BY_ROW) and keeps_together(dataset)
     return cast("Dataset", DrawnByRow(dataset)) if by_row else dataset
 
 
 def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
-    """Returns the samples of a dataset that a run asks about: a subset, or all where nothing is asked for.
+    """Returns the samples of a dataset that a run asks about: a subset, or all without ``spec``.
 
-    Of a dataset whose samples count only together whole groups are taken, and a count is of groups.
+    If samples count only together, whole groups are taken, and a count is of groups.
     """
     everything = dataset.samples()
     return take(everything, spec, together=keeps_together(dataset)) if spec else everything
 
 
 def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, together: Sequence[str] = ()) -> Subset:
-    """Returns a stratified subset: every category in proportion, chosen by ``seed`` and sample id alone.
+    """Returns a stratified subset: every category in proportion, chosen only by ``seed`` and sample id.
 
-    Samples are drawn, and of those about one image some may be taken and others not, so intervals have to resample by
-    ``Sample.group``. Shares are rounded by largest remainder, ties going to the category that sorts first. Within a category a
-    smaller subset is a part of a larger one, so that predictions of the smaller are found again in the store.
+    Individual samples are drawn, so a subset may have only some of the samples about an image, and intervals must resample by
+    ``Sample.group``. Shares are rounded by largest remainder; ties go to the category that sorts first. Within a category, a
+    smaller subset is part of a larger one, so that its predictions are found in the store.
 
-    With ``together`` all samples that share one of its keys, be it through others, are taken or none, which the name of their
-    group decides about; its category is that of its first sample. So no copy of a circular question is missing, and no question
-    about one of MME's images. Count and percentage are of groups: six identities are six questions where each is asked about
-    once, and 24 where each is asked about with the answer in each of four places. Groups of a category are taken in the order
+    With ``together``, all samples that share one of its keys, directly or through others, are taken or none, as the name of their
+    group decides; its category is that of its first sample. So no copy of a circular question is missing, and no question
+    about one of MME's images. Count and percentage are of groups: six identities are six questions if each is asked about
+    once, and 24 if each is asked about with the answer in each of four positions. Groups of a category are taken in the order
     of ``rank_seed``, by which tasks lay out identities.
 
     ``spec`` is a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one), of samples or of
-    whole groups. ``together`` are keys of ``Sample.keys``, or ``group`` for ``Sample.group``; a sample that lacks a key goes by
-    its group, and one without either stands alone.
+    whole groups. ``together`` are keys of ``Sample.keys``, or ``group`` for ``Sample.group``; a sample without a key uses
+    its group, and one without either forms its own group.
     """
     everything = sorted(samples, key=lambda sample: sample.id)
     units = _units(everything, together)
@@ -134,7 +134,7 @@ def _units(samples: Sequence[Sample], together: Sequence[str]) -> dict[str, list
 
 
 def _marks(sample: Sample, together: Sequence[str]) -> list[str]:
-    """Returns what other samples of its group may share with a sample, as ``key NUL value``; its id where it stands alone."""
+    """Returns the marks of a sample that others of its group may share, as ``key NUL value``; its id if there are none."""
     values = {name: sample.group if name == GROUP else sample.keys.get(name) or sample.group for name in together}
     return [f"{name}\0{value}" for name, value in values.items() if value] or [f"\0{sample.id}"]
 

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 PIXEL_STATISTICS = "pixel statistics 1"
 """The name of ``pixel_features``; the number changes whenever they do."""
 CIRCLES = "circles 1"
-"""The way in which near ones are chosen; the number changes whenever it does."""
+"""The method of choosing near rows; the number changes whenever the method does."""
 _EDGE = 64
 _THUMBNAIL = 16
 _BINS = 8
 _DIGITS = 5
-"""Similarities that agree in so many digits are equal, so that the last bits of another processor change no order."""
+"""Similarities are compared to this many digits, so that rounding on other processors does not change the order."""
 
 
 def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Returns what an image is compared by where there is no encoder, float64, shape (1280,).
+    """Returns the features for comparing images without an encoder, float64, shape (1280,).
 
-    The image is shrunk to 64 x 64 pixels and converted to CIELAB. Compared are the layout, 16 x 16 means of the three channels
+    The image is shrunk to 64 x 64 pixels and converted to CIELAB. Features are the layout, 16 x 16 means of the three channels
     as distances from mid grey, and the colours, the square roots of an 8 x 8 x 8 histogram. Both have length 1, so that the
     cosine of two images is the mean of the cosines of their layouts and of their colours. The image is RGB, uint8, shape (H, W,
     3).
@@ -36,14 +36,14 @@ def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def unit_rows(features: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Returns rows of length 1, float64, of the same shape; a row of zeros stays as it is."""
+    """Returns rows of length 1, float64, of the same shape; a row of zeros is unchanged."""
     rows = features.astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float64)
 
 
 def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> list[int]:
-    """Returns every other row, nearest first; rows of the same group come first, and equal ones keep their order.
+    """Returns all other rows, nearest first; rows of the same group come first, and equally near ones keep their order.
 
     Rows have length 1, shape (n, d).
     """
@@ -56,8 +56,8 @@ def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> lis
 def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list[tuple[int, ...]]:
     """Returns disjoint sets of ``size`` rows of one group that are near each other; rows left over are in none.
 
-    Whoever is shown with the rest of its set is as often the one in the middle as any other is: of a row and those nearest to it
-    alone, it would be the row that is most like all others, which can be seen without knowing which one is meant. Rows have
+    A row shown with the rest of its set is in the middle as often as any other. In a set of a row and those nearest to it,
+    that row would be the most like all others, which can be seen without knowing the target. Rows have
     length 1, shape (n, d).
     """
     left = list(range(len(rows)))

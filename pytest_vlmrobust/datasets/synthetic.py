@@ -1,6 +1,6 @@
-"""Small files in the layout of each benchmark, with drawn images: to try a gate before the data are there, and for tests.
+"""Small files in the layout of each benchmark, with drawn images, for tests and to try a gate before the data are available.
 
-The columns are those that VLMEvalKit reads. The questions ask for the colour or the form of one drawn shape and measure
+The columns are those that VLMEvalKit reads. The questions ask for the colour or the form of a drawn shape and measure
 nothing.
 """
 
@@ -29,7 +29,7 @@ class _Row:
     cells: Mapping[str, str]
     pictures: tuple[bytes, ...] = ()
     same_as: str = ""
-    """The index of the row whose image this one refers to."""
+    """The index of the row with the image that this row refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def layouts() -> tuple[str, ...]:
 def write(benchmark: str, folder: Path, *, pictures_apart: bool = False) -> Path:
     """Writes a small TSV in the layout of a benchmark and returns its path.
 
-    ``benchmark`` is one of ``layouts()``. ``pictures_apart`` writes ``NAME_local.tsv`` with paths, and the images to
+    ``benchmark`` is one of ``layouts()``. With ``pictures_apart``, ``NAME_local.tsv`` has paths, and the images go to
     ``images/NAME_local``, as VLMEvalKit does with files above 1 GB.
     """
     if benchmark not in _FILES:
@@ -66,7 +66,7 @@ def write(benchmark: str, folder: Path, *, pictures_apart: bool = False) -> Path
 
 
 def picture(number: int, *, size: tuple[int, int] = (96, 72), shade: int = 0) -> bytes:
-    """Returns a PNG of one shape: its colour and form follow from ``number``, ``shade`` tells alike ones apart."""
+    """Returns a PNG of one shape: its colour and form follow from ``number``; ``shade`` distinguishes equal shapes."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", size, tuple(level - shade % 64 for level in _GROUND))

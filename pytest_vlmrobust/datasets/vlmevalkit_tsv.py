@@ -1,21 +1,21 @@
-"""VLMEvalKit's TSV format, read as text: what the file says is what is asked.
+"""VLMEvalKit's TSV format, read as text: questions are asked as written in the file.
 
 Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_path``; optional ``A`` … ``Z`` (options),
-``hint``, ``category`` or ``l2-category``, ``g_index``, ``perturbed``. All others are left alone. Fields are quoted as CSV does.
+``hint``, ``category`` or ``l2-category``, ``g_index``, ``perturbed``. All others are ignored. Fields are quoted as in CSV.
 
 - ``image`` is the base64 text of a complete image file; a text of 64 characters or less is the ``index`` of the row whose
-  image is meant; ``['…', '…']`` lists several images.
+  image is used; ``['…', '…']`` lists several images.
 - ``image_path`` is a path or a list of paths, relative to ``images/<name>``, ``images`` or the folder of the file, and below
-  that folder. It is used where ``image`` is empty.
-- An empty cell is an absent one, and only that: the option text ``None`` is an option. VLMEvalKit drops it; where its prompt
-  would differ a note says so, and ``compat="vlmevalkit"`` asks with its prompt.
-- A row with options is a choice, and its answer a letter. Without options, rows are yes/no questions when every answer is
+  that folder. It is used if ``image`` is empty.
+- Only an empty cell is absent: the option text ``None`` is an option. VLMEvalKit drops it; if its prompt
+  would differ, there is a note, and ``compat="vlmevalkit"`` asks with its prompt.
+- A row with options is a choice, and its answer a letter. Without options, rows are yes/no questions if every answer is
   Yes or No, else open; then ``['…', '…']`` lists several accepted answers.
-- Rows without any image are left out, as VLMEvalKit does, and a note counts them.
-- The group of a row (the rows that are resampled together) is ``g_index``; else ``index`` modulo 1 000 000 when the name says
-  that the file holds circular copies (mmbench, ccbench, circular, mmcr); else a digest of the image field.
+- Rows without any image are left out, as in VLMEvalKit, and a note gives their number.
+- The group of a row (the rows resampled together) is ``g_index``; else ``index`` modulo 1 000 000 if the name shows
+  that the file has circular copies (mmbench, ccbench, circular, mmcr); else a digest of the image field.
 
-The record of a benchmark may say otherwise: which columns play these roles, how answers are written, how they are scored.
+The record of a benchmark may override this: which columns play these roles, how answers are written and scored.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, fill_temp
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, is_turned, start_of_base64, why_outside
 
-# What VLMEvalKit's prompt shows for a column, where that differs from what the file says.
+# What VLMEvalKit's prompt shows for a column, if it differs from the file.
 #
-# It reads files with ``pandas.read_csv(sep="\t")``, which guesses the type of each column. Two things follow: an option text
-# such as ``None``, ``NA``, ``null`` or ``N/A`` becomes a missing value, and the option vanishes from the prompt; and a column
-# of integers with any cell missing becomes one of floats, so that ``12`` is shown as ``12.0``.
+# It reads files with ``pandas.read_csv(sep="\t")``, which guesses the type of each column. As a result, an option text
+# such as ``None``, ``NA``, ``null`` or ``N/A`` becomes a missing value and vanishes from the prompt, and a column
+# of integers with a missing cell becomes a column of floats, so that ``12`` is shown as ``12.0``.
 
 
 # the default na_values of pandas.read_csv
@@ -59,10 +59,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def as_vlmevalkit_shows(cells: Sequence[str]) -> list[str | None]:
-    """Returns the text VLMEvalKit's prompt shows for each cell of a column; None where it shows nothing.
+    """Returns the text that VLMEvalKit's prompt shows for each cell of a column; None if it shows nothing.
 
-    The column as a whole decides: all integers, all numbers, all truth values, or text. (pandas may decide per block of a
-    very large file, and may differ in the last digit of a float; neither is imitated, nor integers beyond 64 bits.)
+    The type is that of the whole column: all integers, all numbers, all truth values, or text. (pandas may decide per block of a
+    very large file, and may differ in the last digit of a float; neither is imitated, nor are integers beyond 64 bits.)
     """
     present = [cell for cell in cells if cell not in MISSING]
     spell = _speller(present, some_missing=len(present) < len(cells))
@@ -83,7 +83,7 @@ def _speller(present: Sequence[str], *, some_missing: bool) -> Callable[[str], s
 
 LONGEST_REFERENCE = 64
 _NO_TEXT = Span(Path(), 0, 0, (0, 0))
-"""Of a record that holds no image itself."""
+"""The span of a record without its own image."""
 COMPAT = "vlmevalkit"
 COLUMNS = {
     "id": ("index",),
@@ -93,14 +93,14 @@ COLUMNS = {
     "category": ("category", "l2-category"),
     "perturbed": ("perturbed",),
 }
-"""What plays which role where a record says nothing else."""
+"""The columns of each role, unless a record overrides them."""
 
 
 def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | None = None) -> Contents:
     """Returns the samples of a TSV file; images are decoded only when a sample's image is loaded.
 
     ``name`` decides whether ``index`` counts circular copies. ``compat="vlmevalkit"`` shows the options that VLMEvalKit's prompt
-    shows. Without a ``benchmark`` it is read as the module says.
+    shows. Without a ``benchmark`` it is read as described in the module.
     """
     if compat not in {"", COMPAT}:
         raise UnknownName("compat", compat, [COMPAT])
@@ -108,7 +108,7 @@ def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | 
 
 
 def read_images(path: Path, name: str, benchmark: Benchmark) -> Contents:
-    """Returns a sample for each image of a folder, whose name says what is asked: ``Layout.image_names``."""
+    """Returns a sample for each image of a folder; file names contain the question: ``Layout.image_names``."""
     return _Table(path, name, _named_images(path, re.compile(benchmark.tsv.image_names)), benchmark).contents("")
 
 
@@ -149,13 +149,13 @@ def _named_images(folder: Path, form: re.Pattern[str]) -> Iterator[FileRecord]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A record without its images: what stays in memory of it."""
+    """A record without its images, as kept in memory."""
 
     place: Place
     span: Span
     cells: Mapping[str, str]
     pictures: int
-    """How many images the image field holds; 0 when it is empty or a reference."""
+    """The number of images in the image field; 0 if it is empty or a reference."""
     reference: str
     digest: str
 
@@ -165,7 +165,7 @@ class _Row:
 
 
 class _Table:
-    """The rows of one file, and what they say about each other."""
+    """The rows of a file, and their references to each other."""
 
     def __init__(self, path: Path, name: str, rows: Iterable[FileRecord], benchmark: Benchmark) -> None:
         self.path, self.name = path, name
@@ -208,7 +208,7 @@ class _Table:
         return Contents(samples, self.image_files, tuple(self.notes))
 
     def _taken_plainly(self) -> list[str]:
-        """Returns a note where the file is named like a benchmark, and not read as one."""
+        """Returns a note if the file is named like a benchmark but not read as one."""
         named = "" if self.mapped.benchmark.name else resembling_benchmark(self.path.stem) or resembling_benchmark(self.name)
         if not named:
             return []
@@ -300,7 +300,7 @@ class _Table:
         return self.folder / "images" / self.name, self.folder / "images", self.folder
 
     def _as_vlmevalkit(self) -> dict[int, dict[str, str]]:
-        """Returns, for each line, the options and hint that VLMEvalKit shows; the types are guessed over all rows."""
+        """Returns the options and hint that VLMEvalKit shows for each line; the types are guessed over all rows."""
         shown: dict[int, dict[str, str]] = {row.place.line: {} for row in self.read}
         for column in self._prompt_columns():
             texts = as_vlmevalkit_shows([row.cells[column] for row in self.read])

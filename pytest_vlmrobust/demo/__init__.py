@@ -1,6 +1,6 @@
-"""The demo: datasets that are drawn, so that nothing is downloaded, and ``tiny``, a small model that answers them.
+"""The demo: drawn datasets, which need no download, and ``tiny``, a small model that answers them.
 
-They are found by entry points (``pyproject.toml``) like those of any other package, and nothing else imports this one.
+They are found by entry points (``pyproject.toml``), like those of any package; nothing else imports this package.
 """
 
 from __future__ import annotations

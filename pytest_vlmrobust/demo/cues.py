@@ -1,7 +1,7 @@
-"""`local_cue`, `redundant_cue` and `global_cue`: questions answered by one quarter of the picture, by any, or by none alone.
+"""`local_cue`, `redundant_cue` and `global_cue`: questions answered by one quarter of the picture, by any, or by no single one.
 
-They show what comparing a picture with its patches is about. In a local cue one quarter holds the answer and the others hold
-what distracts from it; in a redundant one each quarter holds the answer; a global one lies across all quarters.
+They illustrate the comparison of a picture with its patches. In a local cue, one quarter has the answer and the others have
+distractors; in a redundant one, each quarter has the answer; a global one spans all quarters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cue:
 
 
 def local(rng: np.random.Generator) -> Cue:
-    """Asks for the colour of one of four shapes, each in a quarter of its own."""
+    """Asks for the colour of one of four shapes, each in its own quarter."""
     forms = [FORMS[i] for i in rng.permutation(len(FORMS))[:4]]
     colors = tuple(tuple(COLORS)[i] for i in rng.permutation(len(COLORS))[:4])
     places = [QUADRANTS[i] for i in rng.permutation(4)]
@@ -47,7 +47,7 @@ def local(rng: np.random.Generator) -> Cue:
 
 
 def redundant(rng: np.random.Generator) -> Cue:
-    """Asks for the shape that stands in each quarter."""
+    """Asks for the shape that appears in each quarter."""
     forms = tuple(FORMS[i] for i in rng.permutation(len(FORMS))[:4])
     color = tuple(COLORS)[int(rng.integers(len(COLORS)))]
     figures = tuple(_figure(forms[0], color, place) for place in QUADRANTS)
@@ -74,7 +74,7 @@ def _figure(shape: str, color: str, quadrant: str) -> Figure:
 
 
 CUES: dict[str, Callable[[np.random.Generator], Cue]] = {"local_cue": local, "redundant_cue": redundant, "global_cue": across}
-"""Name of the dataset to what makes its questions."""
+"""Functions that make the questions, by dataset name."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Cues:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the samples."""
+        """SHA-256 of everything that determines the samples."""
         return fingerprint([self.name, VERSION, self.count, self.seed])
 
     def samples(self) -> Sequence[Sample]:

@@ -35,7 +35,7 @@ class PortraitImage:
         return draw_portrait(self.portrait, self.side)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; the renderer is part of it, as edges may differ between its versions."""
+        """Returns everything that determines the pixels, including the renderer: edges may differ between its versions."""
         return self._identity
 
     @cached_property
@@ -47,19 +47,19 @@ class PortraitImage:
 
 @dataclass(frozen=True)
 class FaceCollection:
-    """Drawn faces of the evaluation split, as many of one group as of the other (one more ``light`` one of an odd ``count``).
+    """Drawn faces of the evaluation split, equally many of each group (one more ``light`` one if ``count`` is odd).
 
-    The group is that of the skin tone, ``light`` or ``dark``: what perturbations of brightness, contrast and noise can treat
-    unequally. All else is drawn independently of it. Nobody is portrayed: a gap tells how a model treats drawings of light and
+    The group is that of the skin tone, ``light`` or ``dark``, which perturbations of brightness, contrast and noise can affect
+    unequally. All else is independent of it. No real people are shown: a gap shows how a model treats drawings of light and
     of dark skin, not how it treats people.
 
-    Neighbours are of the entity's own tone. With one neighbour of each group, as in the paper, the entity's group is always the
-    more frequent one among the candidates, and the odd one out can be struck off without a look at the support. Where all share
-    one group it tells nothing; the groups are balanced over the entities. In all else, too, entity and neighbours are
-    exchangeable, see ``families``; beyond the third, neighbours are less near, see ``relatives``.
+    Neighbours have the entity's tone. With one neighbour of each group, as in the paper, the entity's group is always the
+    more frequent one among the candidates, and the odd one out can be excluded without looking at the support. If all share
+    one group, it reveals nothing; the groups are balanced over the entities. In other respects, too, entity and neighbours are
+    exchangeable, see ``families``; neighbours after the third are less near, see ``relatives``.
 
-    Where and how large the head is varies from entity to entity, so that no box stands at one place for all, and none can be
-    known from other entities.
+    Position and size of the head vary between entities, so that no box is at the same place for all, and none can be
+    inferred from other entities.
     """
 
     name: str = "faces"
@@ -79,7 +79,7 @@ class FaceCollection:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the pictures."""
+        """SHA-256 of everything that determines the pictures."""
         return fingerprint(["faces", VERSION, self.side, self.count, self.seed])
 
     @property
@@ -88,7 +88,7 @@ class FaceCollection:
         return self.side
 
     def entities(self) -> Sequence[Entity]:
-        """Returns every identity, groups in turn."""
+        """Returns all identities, alternating between groups."""
         return self._entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[PortraitImage, ...]:
@@ -124,4 +124,4 @@ def _entity(name: str, portrait: Portrait, side: int) -> Entity:
 
 
 FACES_160 = partial(FaceCollection, "faces_160", side=160, count=24)
-"""What is small enough for ``tiny``."""
+"""Small enough for ``tiny``."""

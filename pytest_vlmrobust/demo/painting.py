@@ -17,9 +17,9 @@ Points: TypeAlias = "NDArray[np.float64]"
 Fixed: TypeAlias = "NDArray[np.int32]"
 Colour: TypeAlias = tuple[float, float, float]
 _SHIFT = 4
-"""Binary places of the coordinates that OpenCV is given."""
+"""Fractional bits of the coordinates passed to OpenCV."""
 _STEPS = 12
-"""Points of a curve from one knot to the next."""
+"""Points of a curve between two knots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,20 @@ class Placing:
     roll: float
 
     def __call__(self, points: Points) -> Points:
-        """Returns points in pixels of the picture, from its outer corner: (0, 0) is the corner of the first pixel."""
+        """Returns points in pixels of the picture; (0, 0) is the outer corner of the first pixel."""
         angle = math.radians(self.roll)
         a, b = self.scale * math.cos(angle), self.scale * math.sin(angle)
         return np.asarray(points @ np.array([[a, b], [-b, a]]) + np.array([self.x, self.y]), np.float64)
 
 
 class Canvas:
-    """A picture under way; shapes are painted with soft edges, one over the other."""
+    """A picture being painted, with shapes one over the other with soft edges."""
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
         self.pixels = pixels
 
     def paint(self, shapes: Sequence[Shape], placing: Placing) -> None:
-        """Paints shapes in their order; neighbours in it with one clip and one opacity are laid on together, as one layer."""
+        """Paints shapes in order; consecutive shapes with the same clip and opacity are painted together as one layer."""
         outlines = iter(_fixed_outlines([outline for shape in shapes for outline in shape.outlines], placing))
         for (_, opacity), run in groupby(shapes, key=lambda shape: (id(shape.within), shape.opacity)):
             layer = [(shape, list(islice(outlines, len(shape.outlines)))) for shape in run]
@@ -70,7 +70,7 @@ class Canvas:
                 self._blend(layer, None if within is None else _fixed_outlines([within], placing)[0], opacity)
 
     def _blend(self, layer: list[tuple[Shape, list[Fixed]]], within: Fixed | None, opacity: float) -> None:
-        """Paints shapes onto a copy, and lays what of the copy is ``within`` over the picture."""
+        """Paints shapes onto a copy, and blends the part of the copy ``within`` the outline into the picture."""
         frame = self._frame(np.concatenate([part for _, parts in layer for part in parts]), within)
         if frame is None:
             return
@@ -89,7 +89,7 @@ class Canvas:
         region[:] = cv2.blendLinear(painted, region.copy(), weight, 1 - weight)
 
     def _frame(self, points: Fixed, within: Fixed | None) -> tuple[int, int, int, int] | None:
-        """Returns the pixels that are touched: left, top, right, bottom; None where there are none."""
+        """Returns the affected pixels: left, top, right, bottom; None if there are none."""
         height, width = self.pixels.shape[:2]
         low, high = points.min(axis=0), points.max(axis=0)
         if within is not None:
@@ -100,7 +100,7 @@ class Canvas:
 
 
 def _fixed_outlines(outlines: Sequence[Points], placing: Placing) -> list[Fixed]:
-    """Returns outlines as OpenCV reads them: in sixteenths of a pixel, from the middle of the first pixel."""
+    """Returns outlines in OpenCV's form: in sixteenths of a pixel, from the centre of the first pixel."""
     if not outlines:
         return []
     points = placing(np.concatenate(outlines))
@@ -116,8 +116,8 @@ def smooth(points: Sequence[Sequence[float]] | Points, *, closed: bool = True) -
 
 
 @cache
-def _spline(count: int, closed: bool) -> tuple[Points, Points]:  # a cache wants its keys by position
-    """Returns what turns ``count`` knots into points of the curve, and into its direction there."""
+def _spline(count: int, closed: bool) -> tuple[Points, Points]:  # the cache needs positional keys
+    """Returns the matrices from ``count`` knots to points of the curve, and to its direction there."""
     t = np.arange(_STEPS) / _STEPS
     ones = np.ones_like(t)
     curve = (
@@ -141,7 +141,7 @@ def _spline(count: int, closed: bool) -> tuple[Points, Points]:  # a cache wants
 
 
 def symmetric(right: Sequence[Sequence[float]] | Points) -> Points:
-    """Returns a closed curve from the points of its right half, from the top to the bottom."""
+    """Returns a closed curve from the points of its right half, from top to bottom."""
     half = np.asarray(right, float)
     inner = half[(half[:, 0] != 0)][::-1]
     return smooth(np.concatenate([half, inner * (-1, 1)]))

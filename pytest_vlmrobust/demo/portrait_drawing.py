@@ -1,7 +1,7 @@
-"""Pictures of portraits, and the exact boxes of what is in them.
+"""Pictures of portraits, and the exact boxes of their features.
 
-Colours, measures and outlines are in ``assets/portraits.yaml``, which also says what its layers mean. Here is what depends on the
-person: where points go, and the parts that are formulas of its measures (face, eyes, nose, mouth, glasses, curls).
+Colours, measures and outlines are in ``assets/portraits.yaml``, which also explains its layers. The rest depends on the
+person: the positions of points, and shapes computed from its measures (face, eyes, nose, mouth, glasses, curls).
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def draw_portrait(portrait: Portrait, side: int) -> NDArray[np.uint8]:
 
 
 def portrait_boxes(portrait: Portrait, side: int) -> dict[str, Box]:
-    """Returns the boxes of eyes, nose and mouth in a picture: the smallest of whole pixels that hold what is drawn of them.
+    """Returns the boxes of eyes, nose and mouth in a picture: the smallest boxes of whole pixels around their drawings.
 
-    Left and right are the viewer's. A box does not depend on what is drawn over the feature (glasses, say).
+    Left and right are the viewer's. A box does not depend on what is drawn over the feature, such as glasses.
     """
     head = _placings(portrait, side)[1]
     return {name: _extent(shapes, head) for name, shapes in feature_shapes(portrait).items()}
 
 
 def feature_shapes(portrait: Portrait) -> dict[str, list[Shape]]:
-    """Returns what the features that have boxes are drawn of, in units of the head."""
+    """Returns the shapes of the features with boxes, in units of the head."""
     return {
         "left_eye": _eye(portrait, -1),
         "right_eye": _eye(portrait, 1),
@@ -92,7 +92,7 @@ def _head(portrait: Portrait) -> list[Shape]:
 
 
 def _placings(portrait: Portrait, side: int) -> tuple[Placing, Placing]:
-    """Returns where the shoulders and the head are."""
+    """Returns the placings of the shoulders and of the head."""
     x, y, scale = portrait.x * side, portrait.y * side, portrait.scale * side
     return Placing(x, y, scale, 0.0), Placing(x, y, scale, portrait.roll)
 
@@ -110,7 +110,7 @@ def _disc(portrait: Portrait) -> Shape:
 
 
 def _extent(shapes: list[Shape], placing: Placing) -> Box:
-    """Returns the box of shapes; a clipped one lies within another."""
+    """Returns the box of shapes; a clipped shape is within another."""
     points = np.concatenate([placing(outline) for shape in shapes if shape.within is None for outline in shape.outlines])
     left, top = points.min(axis=0).tolist()
     right, bottom = points.max(axis=0).tolist()
@@ -145,7 +145,7 @@ def _skin_colour(portrait: Portrait) -> Colour:
 
 
 def _brow_colour(portrait: Portrait) -> Colour:
-    """Returns the colour of brows and beards: that of the hair, darker where it is light and kept apart from the skin."""
+    """Returns the colour of brows and beards: that of the hair, but darker if it is light, and distinct from the skin."""
     hair = _COLOURS["hair"][portrait.hair_colour]
     if sum(hair) > sum(_COLOURS["skin"]["chestnut"]):
         return _darker(hair, 0.3) if portrait.group == "light" else hair
@@ -153,7 +153,7 @@ def _brow_colour(portrait: Portrait) -> Colour:
 
 
 def _shadow_side(portrait: Portrait) -> float:
-    """Returns 1 where the light comes from the viewer's left, else -1."""
+    """Returns 1 if the light comes from the viewer's left, else -1."""
     return 1.0 if portrait.light < 0 else -1.0
 
 
@@ -162,7 +162,7 @@ def _shadow_side(portrait: Portrait) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the layers of one part are painted with: its tones, and what its points are relative to."""
+    """The drawing parameters of the layers of a part: its tones, and the reference of its points."""
 
     portrait: Portrait
     tones: Mapping[str, Colour]
@@ -171,11 +171,11 @@ class Part:
 
     @property
     def side(self) -> float:
-        """1 where the right side of the picture is in the shade, else -1."""
+        """1 if the right side of the picture is in the shade, else -1."""
         return _shadow_side(self.portrait)
 
     def fit(self, points: Sequence[Sequence[float]]) -> Points:
-        """Returns points in units of the head; what is above the head is lifted by the volume."""
+        """Returns points in units of the head; points above the head are raised by the volume."""
         array = np.asarray(points, float)
         lifted = np.where(array[:, 1] < -1, -1 + (array[:, 1] + 1) * self.volume, array[:, 1])
         return np.stack([array[:, 0] * self.width, lifted], axis=1)
@@ -254,7 +254,7 @@ _OUTLINE_KINDS: Mapping[str, Callable[[Part, Layer], list[Points]]] = {
 }
 
 
-# The head and what is on its skin
+# The head and the details of its skin
 
 
 def _face_outline(portrait: Portrait) -> Points:
@@ -273,7 +273,7 @@ def _head_width(portrait: Portrait) -> float:
 
 
 def _skin(portrait: Portrait) -> list[Shape]:
-    """Returns the head with its soft light, and what is on the skin."""
+    """Returns the head with its soft light, and the details of the skin."""
     skin, outline, side = _skin_colour(portrait), _face_outline(portrait), _shadow_side(portrait)
     inner = shift(outline, -side * (0.12 + 0.06 * abs(portrait.light)), -0.05)
     glow = [
@@ -320,7 +320,7 @@ def _eye(portrait: Portrait, side: int) -> list[Shape]:
 
 
 def _lid_knots(portrait: Portrait) -> tuple[Points, Points]:
-    """Returns the knots of the upper lid, from the inner corner, and of the lower one, from the outer corner."""
+    """Returns the knots of the upper lid, from the inner corner, and of the lower lid, from the outer corner."""
     up, down, outer, inner = _MEASURES["eyes"][portrait.eyes]
     size = portrait.eye_size
     a, up, down = 0.165 * size, up * size, down * size
@@ -337,7 +337,7 @@ def _lid_line(portrait: Portrait) -> Points:
 
 
 def _lids(portrait: Portrait) -> list[Shape]:
-    """Returns the sockets and creases around the eyes, which no box counts."""
+    """Returns the sockets and creases around the eyes, which are not part of any box."""
     skin, shapes, size = _skin_colour(portrait), [], portrait.eye_size
     upper, _ = _lid_knots(portrait)
     drop = 0.035 if portrait.eyes == "hooded" else 0.055
@@ -364,7 +364,7 @@ def _brows(portrait: Portrait) -> list[Shape]:
 
 
 def _nose(portrait: Portrait) -> list[Shape]:
-    """Returns the nose: its shaded side, wings, nostrils and the light on its tip."""
+    """Returns the nose: its shaded side, wings, nostrils and the highlight on its tip."""
     skin, side = _skin_colour(portrait), _shadow_side(portrait)
     half, base, top, tip, bump = _MEASURES["nose"][portrait.nose]
     half, base = half * portrait.nose_width, base * portrait.nose_length
@@ -392,7 +392,7 @@ def _nose(portrait: Portrait) -> list[Shape]:
 
 
 def _mouth(portrait: Portrait) -> list[Shape]:
-    """Returns the lips and, of an open mouth, teeth and tongue."""
+    """Returns the lips and, for an open mouth, teeth and tongue."""
     wide, full, lift, opening = _MEASURES["mouth"][portrait.mouth]
     lip = mix(_skin_colour(portrait), _FIXED["lip"], 0.46)
     half, full = 0.25 * wide * portrait.mouth_width, full * portrait.lip_fullness
@@ -439,7 +439,7 @@ def _lips(half: float, left: float, right: float, top: float, bottom: float) -> 
 
 
 def _ears(portrait: Portrait) -> list[Shape]:
-    """Returns the ears, behind the head; none where hair covers them."""
+    """Returns the ears, behind the head; none if hair covers them."""
     if portrait.hair in _OVER_EARS:
         return []
     skin, size, x = _skin_colour(portrait), 1.25 if portrait.ears == "large" else 1.0, 1.01 * portrait.face_width
@@ -453,7 +453,7 @@ def _ears(portrait: Portrait) -> list[Shape]:
 
 
 def _earrings(portrait: Portrait) -> list[Shape]:
-    """Returns earrings, where ears are seen."""
+    """Returns earrings, if the ears are visible."""
     if portrait.hair in _OVER_EARS:
         return []
     x = portrait.face_width + 0.045
@@ -489,7 +489,7 @@ def _upper_half(x: float, y: float) -> Points:
 
 
 def _temples_of_glasses(portrait: Portrait) -> list[Shape]:
-    """Returns what holds glasses at the ears, which hair can cover."""
+    """Returns the temples of glasses, which hair can cover."""
     if portrait.glasses == "none":
         return []
     start = portrait.eye_spacing + max(x for x, _ in _OUTLINES["lens"][portrait.glasses]) - 0.03
@@ -532,7 +532,7 @@ def _placket(part: Part) -> list[Shape]:
 
 
 def _beard(portrait: Portrait) -> list[Shape]:
-    """Returns the beard, which the mouth is drawn upon."""
+    """Returns the beard; the mouth is drawn over it."""
     return _paint_layers(Part(portrait, {"base": _brow_colour(portrait)}), _ASSETS["beards"][portrait.beard])
 
 
@@ -552,7 +552,7 @@ def _full_beard(part: Part) -> list[Shape]:
 
 
 def _jaw_and_cheeks(portrait: Portrait) -> tuple[Points, Points]:
-    """Returns the lower and the upper edge of a beard."""
+    """Returns the lower and upper edge of a beard."""
     outline = _face_outline(portrait)
     jaw = outline[outline[:, 1] > 0.12]
     jaw = jaw[np.argsort(-np.arctan2(jaw[:, 0], jaw[:, 1]), kind="stable")]
@@ -563,19 +563,19 @@ def _jaw_and_cheeks(portrait: Portrait) -> tuple[Points, Points]:
 
 
 def _hair_behind(portrait: Portrait) -> list[Shape]:
-    """Returns what of the hair is behind head and shoulders."""
+    """Returns the hair behind head and shoulders."""
     return _paint_layers(_hair_part(portrait), _ASSETS["hair_behind"].get(portrait.hair, ()))
 
 
 def _hair_at_temples(portrait: Portrait) -> list[Shape]:
-    """Returns the hair at the temples, behind the face: no backdrop is seen between a narrow face and its hair."""
+    """Returns the hair at the temples, behind the face, so that no backdrop shows between a narrow face and its hair."""
     part = _hair_part(portrait)
     colour = part.tones["hair" if portrait.hair == "beanie" else "dark"]
     return [] if portrait.hair == "bald" else [Shape((ellipse(0, -0.36, 0.99 * part.width, 0.6),), colour)]
 
 
 def _hair(portrait: Portrait) -> list[Shape]:
-    """Returns what of the hair is before the head, or what covers it."""
+    """Returns the hair in front of the head, or its covering."""
     return _paint_layers(_hair_part(portrait), _ASSETS["hair"][portrait.hair])
 
 
@@ -643,7 +643,7 @@ def _spikes(part: Part) -> list[Shape]:
 
 
 def _headscarf(part: Part) -> list[Shape]:
-    """Returns the scarf around its opening, the edge of that, and the shade on the far side."""
+    """Returns the scarf around its opening, the edge of the opening, and the shade on the far side."""
     opening = part.fit(_OUTLINES["headscarf_opening"])
     outer, inner = symmetric(part.fit(_OUTLINES["headscarf"])), symmetric(opening)
     far = outer - (part.side * 0.09, 0.04)
@@ -677,4 +677,4 @@ _RULES: Mapping[str, Callable[[Part], list[Shape]]] = {
     "spikes": _spikes,
     "stubble": _stubble,
 }
-"""Layers that are formulas, by the name that the data file calls them."""
+"""Computed layers, by their name in the data file."""

@@ -1,7 +1,7 @@
-"""Portraits: who a drawn face is, which split it belongs to, and who is easily taken for whom.
+"""Portraits: the identity of a drawn face, its split, and its lookalikes.
 
-A portrait is a choice out of a few for each feature (which make up the identity) and some numbers (which make two noses of one
-shape differ). Nobody is portrayed.
+A portrait is one of a few values for each feature (which make up the identity) and some numbers (which make two noses of one
+shape differ). No real people are shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TONES = {
     "light": ("porcelain", "peach", "honey", "almond"),
     "dark": ("chestnut", "bronze", "umber", "ebony"),
 }
-"""Group to its skin tones. Every other feature is drawn independently of the tone: a gap between groups is about tone alone."""
+"""Skin tones by group. All other features are drawn independently of the tone: a gap between groups is only about tone."""
 GROUPS = tuple(TONES)
 CHOICES: Mapping[str, Mapping[str, float]] = {
     "face": {"oval": 1, "round": 1, "square": 1, "heart": 1, "long": 1, "diamond": 1},
@@ -40,7 +40,7 @@ CHOICES: Mapping[str, Mapping[str, float]] = {
     "cloth": {"navy": 1, "rust": 1, "forest": 1, "mustard": 1, "plum": 1, "cream": 1, "slate": 1, "coral": 1},
     "backdrop": {"sky": 1, "sand": 1, "mint": 1, "lilac": 1, "rose": 1, "butter": 1, "mist": 1, "teal": 1},
 }
-"""Feature to its values and how often they are drawn, relative to each other."""
+"""Values by feature, with the relative frequencies at which they are drawn."""
 NUMBERS: Mapping[str, tuple[float, float]] = {
     "face_width": (0.70, 0.78),
     "eye_spacing": (0.29, 0.35),
@@ -55,7 +55,7 @@ NUMBERS: Mapping[str, tuple[float, float]] = {
     "mouth_curve": (0.8, 1.2),
     "hair_volume": (0.85, 1.12),
 }
-"""Number to its range, drawn uniformly; lengths in halves of the head's height, the others relative to the usual."""
+"""Ranges by number, drawn uniformly; lengths are in halves of the head's height, the others relative to the usual."""
 POSE: Mapping[str, tuple[float, float]] = {
     "x": (0.465, 0.535),
     "y": (0.475, 0.515),
@@ -63,7 +63,7 @@ POSE: Mapping[str, tuple[float, float]] = {
     "roll": (-3.5, 3.5),
     "light": (-1.0, 1.0),
 }
-"""Where the head is: its centre and half its height as fractions of the side, its roll in degrees, and where light comes from."""
+"""The pose: centre and half height of the head as fractions of the side, its roll in degrees, and the direction of the light."""
 VARIED: Mapping[str, tuple[str, ...]] = {
     "face": ("face_width",),
     "hair": ("hair_volume",),
@@ -76,18 +76,18 @@ VARIED: Mapping[str, tuple[str, ...]] = {
     "glasses": (),
     "detail": (),
 }
-"""Features in which the members of a family can differ, with the numbers that go with them."""
+"""Features in which the members of a family can differ, with their numbers."""
 BOLD = ("hair", "hair_colour", "beard", "glasses", "mouth")
-"""Features that are still seen in a small picture: the members of a family differ in at least one of them."""
+"""Features still visible in a small picture: the members of a family differ in at least one of them."""
 FAMILY = 4
-"""Members of a family of a collection: an identity, and three that are easily taken for it."""
+"""Members of a family of a collection: an identity and three lookalikes."""
 _DIFFERENCES = 3
 _TRIES = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Portrait:
-    """One drawn person: values of ``CHOICES``, numbers in the ranges of ``NUMBERS``, and the pose, in those of ``POSE``."""
+    """One drawn person: values of ``CHOICES``, numbers in the ranges of ``NUMBERS``, and the pose in those of ``POSE``."""
 
     tone: str
     face: str
@@ -130,7 +130,7 @@ class Portrait:
 
     @property
     def signature(self) -> str:
-        """Who it is, without numbers: portraits with equal signatures are the same person."""
+        """The identity, without numbers: portraits with equal signatures show the same person."""
         return "|".join([self.tone, *(getattr(self, name) for name in CHOICES)])
 
     @property
@@ -140,7 +140,7 @@ class Portrait:
 
     @property
     def plausible(self) -> bool:
-        """Whether a person may look like that: headscarves and beards are not combined."""
+        """Whether the combination is plausible: headscarves and beards are not combined."""
         return self.hair != "headscarf" or self.beard == "none"
 
 
@@ -157,12 +157,12 @@ def random_portrait(rng: np.random.Generator, group: str) -> Portrait:
 
 
 def families(rng: np.random.Generator, *, evaluation: bool, size: int = FAMILY) -> Iterator[tuple[Portrait, ...]]:
-    """Yields families of one split for ever, of ``GROUPS`` in turn: portraits that are easily taken for each other.
+    """Yields families (portraits easily mistaken for each other) of one split without end, alternating between ``GROUPS``.
 
-    The members of a family share clothes, backdrop, pose, skin tone and most features. Every two differ in the same three
-    features, at least one of them in ``BOLD``. Which member comes first is chance, so nothing but a picture of it tells which of
-    them is meant: neither the group (shared by all), nor what most of them have in common, nor which one is rare. ``rng`` is
-    consumed as needed. ``evaluation`` is the split that every member is of; training draws the other. A family has 1 to
+    The members of a family share clothes, backdrop, pose, skin tone and most features. Any two differ in the same three
+    features, at least one of them in ``BOLD``. Which member comes first is random, so only a picture reveals the target, not
+    the group (shared by all), the features that most of them share, or rarity. ``rng`` is
+    consumed as needed. ``evaluation`` is the split of all members; training draws the other. A family has 1 to
     ``FAMILY`` members.
     """
     if not 1 <= size <= FAMILY:
@@ -176,12 +176,12 @@ def families(rng: np.random.Generator, *, evaluation: bool, size: int = FAMILY) 
 
 
 def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterator[Portrait]:
-    """Yields further portraits like those of a family, for ever: of its split and tone, each different from all before.
+    """Yields further portraits like those of a family without end: of its split and tone, all different.
 
-    They come in families of as many members, in which members differ in the same features as in the first one. What the others
-    have in common was drawn anew, as often as the first one's, in three features that are the same for all; so members of two
-    families differ in up to six. Where whole families are shown, nothing tells which is the first: were single portraits drawn
-    around a member instead, it would be the one in the middle. ``rng`` is consumed as needed; the family has two members or more.
+    They come in families of the same size, whose members differ in the same features as in the first. The features that members
+    share are redrawn, once per family like those of the first, in three features that are the same for all; so members of two
+    families differ in up to six. If whole families are shown, nothing reveals which is the first; single portraits drawn
+    around a member would put it in the middle. ``rng`` is consumed as needed; the family has two members or more.
     """
     base, known = family[0], {member.signature for member in family}
     varied = [name for name in VARIED if len({getattr(member, name) for member in family}) > 1]
@@ -195,13 +195,13 @@ def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterato
 
 
 def _family(rng: np.random.Generator, group: str, *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
-    """Returns a family, or one with too few members where the base has none of the split left."""
+    """Returns a family, with too few members if the base has no more of the split."""
     base = random_portrait(rng, group)
     return _members(rng, base, _choose_varied(rng), evaluation=evaluation, size=size)
 
 
 def _members(rng: np.random.Generator, base: Portrait, varied: list[str], *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
-    """Returns portraits of one split that differ from each other in all of ``varied``, or too few where there are none left."""
+    """Returns portraits of one split that differ from each other in all of ``varied``; too few if there are no more."""
     members: list[Portrait] = []
     for _ in range(_TRIES):
         member = _redrawn(rng, base, varied)

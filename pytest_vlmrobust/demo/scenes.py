@@ -1,7 +1,7 @@
-"""Scenes of coloured shapes: what is in them, which split they belong to, and how they are drawn.
+"""Scenes of coloured shapes: their content, their split, and how they are drawn.
 
-A scene has one to four figures, each in a quadrant of its own. Everything a question can ask about is a fact of the
-scene, so answers (and what a mirror does to them) are computed, never annotated.
+A scene has one to four figures, each in its own quadrant. Everything that a question can ask about is a fact of the
+scene, so answers (and the effect of a mirror on them) are computed, never annotated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Figure:
 
     @property
     def large(self) -> bool:
-        """Whether the figure is of the large kind, next to which all others are small."""
+        """Whether the figure is the large one, compared with which all others are small."""
         return self.radius >= LARGE[0]
 
 
@@ -66,7 +66,7 @@ class Scene:
 
     @property
     def signature(self) -> str:
-        """What is where, without jitter: two scenes with equal signatures show the same content."""
+        """The content and its positions, without jitter: two scenes with equal signatures show the same content."""
         facts = sorted((f.quadrant, f.shape, f.color, f.direction, f.large) for f in self.figures)
         return repr(facts)
 
@@ -77,7 +77,7 @@ class Scene:
 
 
 def held_out(signature: str) -> bool:
-    """Returns whether content with this signature is kept for evaluation and may never be trained on."""
+    """Returns whether content with this signature is reserved for evaluation and must never be trained on."""
     return hashlib.sha256(signature.encode()).digest()[0] % _FOLDS == 0
 
 
@@ -96,7 +96,7 @@ def random_scene(rng: np.random.Generator) -> Scene:
 
 
 def scenes(rng: np.random.Generator, *, evaluation: bool) -> Iterator[Scene]:
-    """Yields scenes of one split for ever."""
+    """Yields scenes of one split without end."""
     while True:
         scene = random_scene(rng)
         if scene.held_out == evaluation:
@@ -104,7 +104,7 @@ def scenes(rng: np.random.Generator, *, evaluation: bool) -> Iterator[Scene]:
 
 
 def mirror_scene(scene: Scene, *, horizontally: bool) -> Scene:
-    """Returns the scene that a mirror shows: what is where after ``flip_h`` (or, if not ``horizontally``, ``flip_v``)."""
+    """Returns the mirrored scene: the content after ``flip_h`` (or, if not ``horizontally``, ``flip_v``)."""
     swap = {"left": "right", "right": "left"} if horizontally else {"top": "bottom", "bottom": "top", "up": "down", "down": "up"}
     return replace(scene, figures=tuple(_mirrored_figure(figure, swap, horizontally) for figure in scene.figures))
 
@@ -116,7 +116,7 @@ def _mirrored_figure(figure: Figure, swap: dict[str, str], horizontally: bool) -
 
 
 def _attributes(rng: np.random.Generator, count: int) -> tuple[list[str], list[str]]:
-    """Draws shapes and colours: in half of the scenes all different, else from a few kinds so that some repeat."""
+    """Draws shapes and colours: in half of the scenes all different, otherwise from a few kinds so that some repeat."""
     if rng.random() < 0.5:
         shapes = [SHAPES[i] for i in rng.permutation(len(SHAPES))[:count]]
         colors = [tuple(COLORS)[i] for i in rng.permutation(len(COLORS))[:count]]
@@ -130,7 +130,7 @@ def _attributes(rng: np.random.Generator, count: int) -> tuple[list[str], list[s
 
 
 def _radii(rng: np.random.Generator, count: int) -> list[int]:
-    """Draws sizes: in half of the scenes one figure is large and the others small, else all are medium."""
+    """Draws sizes: in half of the scenes one figure is large and the others small, otherwise all are medium."""
     if rng.random() < 0.5:
         return [int(rng.integers(MEDIUM[0], MEDIUM[1] + 1)) for _ in range(count)]
     largest = int(rng.integers(count))
@@ -151,7 +151,7 @@ def _figure(rng: np.random.Generator, shape: str, color: str, quadrant: str, rad
 
 
 def brightness_step(scene: Scene, figure: Figure) -> float:
-    """Returns by how many levels the luma of a figure differs from that of the ground at its centre, at least 0."""
+    """Returns the difference, at least 0, of a figure's luma from that of the ground at its centre, in levels."""
     shade = sum(slope * (place / (CANVAS - 1) - 0.5) for slope, place in zip(scene.slope, (figure.x, figure.y), strict=True))
     ground = (min(255.0, max(0.0, level + shade)) for level in scene.background)
     return abs(sum(weight * (a - b) for weight, a, b in zip(_LUMA, figure.rgb, ground, strict=True)))

@@ -14,11 +14,11 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, brightness_step, draw, mirror_scene, scenes
 
-# Questions about scenes: every answer is computed from the scene, every distractor drawn from it where it has any.
+# Questions about scenes: every answer is computed from the scene, and distractors are drawn from it if it has any.
 
 
 RELATIONS = {"to the left of": (0, -1), "to the right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
-"""Words to the step (rows, columns) from the named figure to the one asked for."""
+"""Steps (rows, columns) from the named figure to the figure asked for, by phrase."""
 LETTERS = "ABCD"
 
 Solver = Callable[[Scene], str | None]
@@ -40,7 +40,7 @@ class Question:
 class SceneQuestion(Question):
     """A question about a scene.
 
-    ``solve`` gives the answer in another scene (a mirrored one), or ``None`` when the question makes no sense there.
+    ``solve`` returns the answer in another scene (a mirrored one), or ``None`` if the question makes no sense there.
     """
 
     solve: Solver
@@ -52,7 +52,7 @@ def _pick(rng: np.random.Generator, items: Sequence[str]) -> str | None:
 
 
 def _only(scene: Scene, **facts: str) -> Figure | None:
-    """Returns the one figure with these facts; ``None`` when there is none, or more than one."""
+    """Returns the only figure with these facts; ``None`` if there are none or several."""
     matches = [f for f in scene.figures if all(getattr(f, name) == value for name, value in facts.items())]
     return matches[0] if len(matches) == 1 else None
 
@@ -63,7 +63,7 @@ def _unique(scene: Scene, name: str) -> list[str]:
 
 
 def _options(rng: np.random.Generator, answer: str, present: Sequence[str], universe: Sequence[str]) -> tuple[str, ...]:
-    """Returns four shuffled options: the answer, then what else is in the scene, then absent values."""
+    """Returns four shuffled options: the answer, then other values in the scene, then absent values."""
     others = [value for value in dict.fromkeys(present) if value and value != answer]
     absent = [value for value in universe if value != answer and value not in others]
     pool = [others[i] for i in rng.permutation(len(others))] + [absent[i] for i in rng.permutation(len(absent))]
@@ -72,13 +72,13 @@ def _options(rng: np.random.Generator, answer: str, present: Sequence[str], univ
 
 
 UNIVERSES: dict[str, Sequence[str]] = {"color": tuple(COLORS), "shape": SHAPES, "quadrant": QUADRANTS, "direction": DIRECTIONS}
-"""Attribute of a figure to all its values."""
+"""All values of each attribute of a figure."""
 
 
 def _about(
     rng: np.random.Generator, scene: Scene, name: tuple[str, str], text: str, solve: Solver, *, attribute: str, about_color: bool
 ) -> SceneQuestion | None:
-    """Builds a choice question, named by kind and category, whose options are values of one attribute of the scene's figures."""
+    """Builds a choice question, named by kind and category, with values of one attribute of the scene's figures as options."""
     answer = solve(scene)
     if answer is None:
         return None
@@ -87,7 +87,7 @@ def _about(
 
 
 def _attribute(name: tuple[str, str], text: str, *, known: str, wanted: str) -> Asker:
-    """Returns what asks for the ``wanted`` attribute of the only figure with a value of the ``known`` one."""
+    """Returns a function that asks for the ``wanted`` attribute of the only figure with a value of the ``known`` one."""
 
     def ask(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
         value = _pick(rng, [f.quadrant for f in scene.figures] if known == "quadrant" else _unique(scene, known))
@@ -122,7 +122,7 @@ def _count(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
 
 
 def neighbour(scene: Scene, figure: Figure, relation: str) -> Figure | None:
-    """Returns the figure that stands in ``relation`` to ``figure``, in its row or column."""
+    """Returns the figure in ``relation`` to ``figure``, in its row or column."""
     down, right = RELATIONS[relation]
     row, column = _place(figure)
     wanted = (row + down, column + right)
@@ -186,7 +186,7 @@ def _size(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
 
 
 def _existence(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-    """Asks for a colour and a shape that are both in the scene: half of the time on one figure, else on two."""
+    """Asks for a colour and a shape that are both in the scene: half of the time on one figure, otherwise on two."""
     pairs = {(figure.color, figure.shape) for figure in scene.figures}
     crossed = sorted({(a.color, b.shape) for a in scene.figures for b in scene.figures} - pairs)
     if not crossed:
@@ -223,7 +223,7 @@ KINDS: dict[str, Asker] = {
     "size": _size,
     "existence": _existence,
 }
-"""Kind of question to the function that asks it; a new kind is one row."""
+"""Functions that ask a question, by kind; a new kind is one row."""
 
 
 # The dataset.
@@ -233,7 +233,7 @@ VERSION = 1
 """Changes whenever a pixel or a question changes."""
 EVALUATION_SEED = 20_240_229
 FAINT = 8.0
-"""Levels of luma up to which a figure without its colour is lost on the ground, whose own slope is up to 24."""
+"""Difference of luma, in levels, up to which a figure in grey is invisible on the ground, which itself varies by up to 24."""
 
 
 REFERENCE_KINDS = ("color_at", "color_of", "shape_at", "shape_of", "relation", "orientation", "size", "existence")
@@ -251,7 +251,7 @@ class SceneImage:
         return draw(self.scene)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of."""
+        """Returns the identity of all inputs of the pixels."""
         return self._identity
 
     @cached_property
@@ -278,7 +278,7 @@ class Shapes:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the samples."""
+        """SHA-256 of everything that determines the samples."""
         return fingerprint(["shapes", VERSION, self.per_kind, list(self.kinds), self.seed])
 
     def samples(self) -> Sequence[Sample]:
@@ -322,11 +322,11 @@ def sample_of(question: Question, image: ImageSource, *, dataset: str, group: st
 
 
 def _changed_by(scene: Scene, question: SceneQuestion) -> list[str]:
-    """Returns the kinds of change after which another answer is right; mirrors are tried, not guessed.
+    """Returns the kinds of change that change the right answer; mirrors are computed, not guessed.
 
-    Questions of existence depend on presence whatever their answer: were those with "no" kept, which stay right where a figure is
-    hidden, what is left would ask for "no" alone. A number depends on colour, too, where it counts a figure that only its colour
-    tells from the ground: in grey, yellow on a light page is no longer there.
+    All questions of existence depend on presence. An answer "no" stays right if a figure is hidden, but if only those questions
+    were kept, every answer would be "no". A number also depends on colour if it counts a figure that only its colour
+    distinguishes from the ground: in grey, yellow on a light page disappears.
     """
     changed = ["presence"] if question.kind == "existence" else []
     for kind, horizontally in (("left_right", True), ("up_down", False)):
@@ -340,10 +340,10 @@ def _changed_by(scene: Scene, question: SceneQuestion) -> list[str]:
 
 
 def _counts_by_colour(scene: Scene, question: SceneQuestion) -> bool:
-    """Returns whether there are fewer to count where figures as bright as the ground cannot be seen."""
+    """Returns whether the count changes if figures as bright as the ground are invisible."""
     shown = tuple(figure for figure in scene.figures if brightness_step(scene, figure) > FAINT)
     return question.solve(replace(scene, figures=shown)) != question.answer
 
 
 SHAPES_ALL = partial(Shapes, "shapes_all", kinds=tuple(KINDS))
-"""Every kind of question, those too that ``tiny`` was not trained for."""
+"""All kinds of questions, including those for which ``tiny`` was not trained."""

@@ -19,14 +19,14 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 
 from .scenes import held_out
 
-# Typefaces: fonts, and letters that are written with a pen and need no font.
+# Typefaces: fonts, and letters written with a pen, which need no font.
 
 
 SUFFIXES = (".ttf", ".otf")
 
 
 class Typeface(Protocol):
-    """How letters look, at any size. What it prints as says all that decides the pixels."""
+    """How letters look, at any size. Its ``repr`` includes everything that determines the pixels."""
 
     @property
     def name(self) -> str:
@@ -40,13 +40,13 @@ class Typeface(Protocol):
 
     @property
     def width(self) -> float:
-        """What letters are widened by."""
+        """The factor by which letters are widened."""
         ...
 
     def line(self, text: str, size: int) -> NDArray[np.uint8]:
-        """Returns the ink of upright, not widened letters at ``size`` pixels: uint8, shape (H, W), 0 to 255.
+        """Returns the ink of upright, unwidened letters at ``size`` pixels: uint8, shape (H, W), 0 to 255.
 
-        The height depends on the size alone, and has room for all ascenders and descenders.
+        The height depends only on the size, and has room for all ascenders and descenders.
         """
         ...
 
@@ -57,7 +57,7 @@ class FontFace:
 
     name: str
     weight: float = 0.0
-    """What is added around the outline of a letter, as a share of the size."""
+    """The width added around the outline of a letter, as a share of the size."""
     slant: float = 0.0
     width: float = 1.0
     digest: str = ""
@@ -66,12 +66,12 @@ class FontFace:
     """The font file; none for the font that comes with Pillow."""
 
     def line(self, text: str, size: int) -> NDArray[np.uint8]:
-        """Returns the ink as ``Typeface`` says; letters that are made bolder stand as far apart as before."""
+        """Returns the ink as in ``Typeface``; letters made bolder keep their distance."""
         from PIL import Image, ImageDraw
 
         font, stroke = _font(self.path, size), round(self.weight * size)
         top, bottom = _reach(self.path, size, stroke)
-        # each letter begins where those before it end, so that pairs are kerned
+        # each letter begins at the end of those before it, so that pairs are kerned
         starts = [font.getlength(text[:place]) + 2 * stroke * place for place in range(len(text))]
         boxes = [font.getbbox(letter, anchor="ls", stroke_width=stroke) for letter in text]
         left = math.floor(min(start + box[0] for start, box in zip(starts, boxes, strict=True)))
@@ -90,7 +90,7 @@ _TOP, _BOTTOM = 16.5, -7.0
 _STEPS = 24
 _SUBPIXEL = 4
 _SERIFS = {"both": (1, 1), "left": (1, 0), "right": (0, 1)}
-"""Side of a serif to how far it goes to the left and to the right, in its length."""
+"""Extent of a serif to the left and to the right, in units of its length, by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +101,26 @@ class StrokeFace:
     pen: float = 1.6
     """Width of upright lines."""
     contrast: float = 1.0
-    """How many times thicker upright lines are than level ones."""
+    """Ratio of the thickness of upright lines to that of level lines."""
     serif: float = 0.0
     """Length of a serif to each side; 0 for none."""
     gap: float = 3.6
-    """From the outermost line of a letter to that of the next, middle to middle."""
+    """Distance between the outermost lines of adjacent letters, middle to middle."""
     cell: float = 0.0
-    """Width of every letter, the gap included; 0 where letters differ in width."""
+    """Width of every letter, including the gap; 0 if letters differ in width."""
     slant: float = 0.0
     width: float = 1.0
 
     def line(self, text: str, size: int) -> NDArray[np.uint8]:
         """Returns the ink of upright letters at ``size`` pixels: uint8, shape (H, W), 0 to 255.
 
-        The height depends on the size alone.
+        The height depends only on the size.
         """
         import cv2
 
         strokes, advance = self._strokes(text)
         scale, room = size / EM, self.pen
-        # a round pen on letters that are pulled high is a flat nib once they have their height back
+        # a round pen on letters stretched vertically becomes a flat nib when their height is restored
         high = scale * self.contrast
         height, width = round((_TOP - _BOTTOM) * scale), round((advance + 2 * room) * scale)
         canvas = np.zeros((round(height * self.contrast), width), np.uint8)
@@ -130,7 +130,7 @@ class StrokeFace:
         return np.asarray(cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
     def _strokes(self, text: str) -> tuple[list[NDArray[np.float64]], float]:
-        """Returns the lines of all letters, each of shape (N, 2), and how far they reach to the right."""
+        """Returns the lines of all letters, each of shape (N, 2), and their right end."""
         strokes: list[NDArray[np.float64]] = []
         at, end = 0.0, 0.0
         for letter in text:
@@ -147,7 +147,7 @@ class StrokeFace:
 
 @cache
 def _letter(letter: str, serif: float) -> list[NDArray[np.float64]]:
-    """Returns the lines of a letter, with its serifs where they have a length."""
+    """Returns the lines of a letter, with its serifs unless their length is 0."""
     form = _letters()[letter]
     lines = [np.concatenate([_piece(piece) for piece in line]) for line in form["lines"]]
     if serif:
@@ -181,13 +181,13 @@ BUILT_IN: tuple[Typeface, ...] = (
     StrokeFace("serif", pen=2.1, contrast=2.3, serif=1.7, gap=2.9),
     StrokeFace("typewriter", pen=1.2, serif=2.0, gap=2.7, cell=12.6),
 )
-"""Variants of the font that comes with Pillow, and three faces of the package's own; none depends on what is installed."""
+"""Variants of the font that comes with Pillow, and three faces of this package; independent of installed fonts."""
 
 
 def typefaces_in(folder: Path) -> tuple[FontFace, ...]:
-    """Returns the fonts of a folder, named as their files, in the order of their names.
+    """Returns the fonts of a folder, named like their files, in the order of their names.
 
-    Each has to have the letters from a to z.
+    Each must have the letters from a to z.
     """
     files = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
     if not files:
@@ -210,7 +210,7 @@ def _check_face(path: Path) -> FontFace:
 
 
 def _lacking(font: Any, letters: str) -> list[str]:
-    """Returns the letters that a font has no glyph for: it draws one and the same box for them, or nothing."""
+    """Returns the letters without a glyph in a font: it draws the same box for all of them, or nothing."""
     drawn = {letter: bytes(font.getmask(letter)) for letter in letters}
     often = Counter(drawn.values())
     return [letter for letter, ink in drawn.items() if not any(ink) or often[ink] > 1]
@@ -218,7 +218,7 @@ def _lacking(font: Any, letters: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _reach(path: Path | None, size: int, stroke: int) -> tuple[int, int]:
-    """Returns the highest and the lowest row of all letters, from the base line."""
+    """Returns the highest and lowest row of all letters, from the base line."""
     _, top, _, bottom = _font(path, size).getbbox(ascii_uppercase + ascii_lowercase, anchor="ls", stroke_width=stroke)
     return math.floor(top), math.ceil(bottom)
 
@@ -240,13 +240,13 @@ def _font(path: Path | None, size: int) -> Any:
 
 CASINGS = ("upper", "lower", "title")
 POSITIONS = {"top": 0.1, "centre": 0.5, "bottom": 0.9}
-"""Name to where the middle of the line is, as a share of the side; moved inwards where letters would be cut off."""
+"""Position of the middle of the line by name, as a share of the side; moved inwards if letters would be cut off."""
 ROTATIONS = (-45, 0, 45)
 """Degrees, counter-clockwise."""
 FONT_SIZE = 250 / 1024
-"""Size of the letters as a share of the side, where the word is not too long for it."""
+"""Size of the letters as a share of the side, unless the word is too long for it."""
 MARGIN = 0.02
-"""What stays white along every edge, as a share of the side."""
+"""White margin along every edge, as a share of the side."""
 _LONGEST = 0.9
 _FINE = 640
 _FAINT = 24
@@ -266,7 +266,7 @@ class Style:
         return str(getattr(word, self.casing)())
 
     def holds_out(self, word: str) -> bool:
-        """Returns whether this word in this style is kept for evaluation, at whatever size, and may never be trained on."""
+        """Returns whether this word in this style is reserved for evaluation, at any size, and must never be trained on."""
         return held_out(repr((word, self.typeface.name, self.casing, self.position, self.rotation)))
 
 
@@ -277,13 +277,13 @@ class Print:
     word: str
     style: Style
     side: int
-    """Of the picture, pixels."""
+    """Side of the picture, pixels."""
     size: int
-    """Of the letters, pixels."""
+    """Size of the letters, pixels."""
 
     @property
     def text(self) -> str:
-        """The word as it is written."""
+        """The word as written."""
         return self.style.in_casing(self.word)
 
     @property
@@ -292,12 +292,12 @@ class Print:
         return self.style.holds_out(self.word)
 
     def with_word(self, word: str) -> Print:
-        """Returns another word, printed in the same way and size."""
+        """Returns another word, printed in the same style and size."""
         return replace(self, word=word)
 
 
 def print_of(word: str, style: Style, side: int) -> Print:
-    """Returns a word in letters that leave room for one more, so that every neighbour fits in the same size.
+    """Returns a word with room for one more letter, so that every neighbour fits in the same size.
 
     The size does not depend on position and rotation.
     """
@@ -322,7 +322,7 @@ def box_of(what: Print) -> tuple[int, int, int, int]:
 
 
 def styles(rng: np.random.Generator, typefaces: Sequence[Typeface], count: int) -> tuple[Style, ...]:
-    """Returns random styles; each typeface, casing, position and rotation is as frequent as the others, give or take one."""
+    """Returns random styles; typefaces, casings, positions and rotations are equally frequent, up to a difference of one."""
     faces, casings, positions, rotations = (
         _balanced_levels(rng, len(levels), count) for levels in (typefaces, CASINGS, POSITIONS, ROTATIONS)
     )
@@ -346,7 +346,7 @@ def _ink(what: Print) -> NDArray[np.uint8]:
     line = what.style.typeface.line(what.text, fine * what.size)
     canvas = cv2.warpAffine(line, _placement(what.style, line.shape, side), (side, side), flags=cv2.INTER_LINEAR)
     ink = cv2.resize(canvas, (what.side, what.side), interpolation=cv2.INTER_AREA)
-    # what the eye cannot tell from the ground is no ink, and must not widen the box
+    # pixels indistinguishable from the ground are not ink, and must not widen the box
     return np.asarray(cv2.threshold(ink, _FAINT, 0, cv2.THRESH_TOZERO)[1], np.uint8)
 
 

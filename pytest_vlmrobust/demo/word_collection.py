@@ -1,4 +1,4 @@
-"""The Observatory's words: a vocabulary, what is easily read for its words, and printed words with such neighbours."""
+"""The Observatory's words: a vocabulary, strings easily misread as its words, and printed words with such neighbours."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pytest_vlmrobust.datasets import Entity
 from .shapes import EVALUATION_SEED
 from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, print_of, styles, typefaces_in
 
-# The vocabulary in categories, and what is easily read for its words: strings that differ by one letter.
+# The vocabulary in categories, and the neighbours of its words: strings that differ by one letter.
 
 
 SHIPPED = Path(__file__).with_name("assets") / "vocabulary.yaml"
 LENGTHS = (2, 10)
 """Letters of the shortest and of the longest word."""
 ENOUGH = 3
-"""Real neighbours that a task asks for at most."""
+"""Maximum number of real neighbours that a task asks for."""
 _LONGER = 0.09
-"""How often made-up neighbours are longer than the word: as often as one of them is shorter, so that length tells nothing."""
+"""Share of made-up neighbours longer than the word: equal to the share of shorter ones, so that length reveals nothing."""
 _EDGE = " "
 
 
@@ -45,22 +45,22 @@ def vocabulary() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def known_words() -> frozenset[str]:
-    """Returns every word of the vocabulary."""
+    """Returns all words of the vocabulary."""
     return frozenset(word for words in vocabulary().values() for word in words)
 
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """What a word becomes when one place of it changes: all these strings, and the word, are one edit from each other."""
+    """Variants of a word at one position: all these strings, and the word, are one edit from each other."""
 
     inserted: bool
-    """Whether the others have one letter more; otherwise they have another letter there, or, one of them, none."""
+    """Whether the others have an extra letter there; otherwise they have another letter or, in one case, none."""
     real: tuple[str, ...]
     """Words of the vocabulary."""
     pronounceable: tuple[str, ...]
-    """No words, but each three letters in a row, and each two at either end, also occur in words of the vocabulary."""
+    """Not words, but all their letter triples, and the pairs at either end, also occur in words of the vocabulary."""
     other: tuple[str, ...]
-    """What is left."""
+    """The others."""
 
     def in_random_order(self, rng: np.random.Generator) -> list[str]:
         """Returns all strings: real words first, then the pronounceable, each part in random order."""
@@ -69,7 +69,7 @@ class Variants:
 
 @cache
 def variants(word: str) -> tuple[Variants, ...]:
-    """Returns what each place of a word, and each gap between letters, can become; strings that might offend are left out."""
+    """Returns the variants of a word at each letter and at each gap between letters, without possibly offensive strings."""
     return tuple(_variants(word, members) for members in _members(word))
 
 
@@ -82,8 +82,8 @@ def has_real_family(word: str) -> bool:
 def lookalikes(word: str, rng: np.random.Generator) -> tuple[str, ...]:
     """Returns all neighbours of a word at one edit: a substitution, an insertion or a deletion.
 
-    Those of one family come first, because neighbours that are two edits from each other, but one from the word, would give away
-    which one it is. It is a random one of those with the most real words, up to ``ENOUGH``, then with the most pronounceable
+    Those of one family come first, because neighbours two edits from each other, but one from the word, would reveal
+    the word. It is a random family among those with the most real words, up to ``ENOUGH``, then with the most pronounceable
     strings; in it, real words come first.
     """
     families, longer = variants(word), rng.random() < _LONGER
@@ -99,7 +99,7 @@ def _preference(family: Variants, *, longer: bool) -> tuple[bool, int, int]:
 
 
 def _members(word: str) -> list[frozenset[str]]:
-    """Returns all strings that change one and the same place, for each place; for gaps, those that fill it."""
+    """Returns the strings that differ at one position, for each position; for gaps, those that fill it."""
     places = [(word[:at], word[at + 1 :]) for at in range(len(word))]
     gaps = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     return [_fillings(head, tail) - {word} for head, tail in places + gaps]
@@ -146,15 +146,15 @@ def _shipped_vocabulary() -> Mapping[str, Any]:
     return content
 
 
-# The collection: printed words with exact boxes, and neighbours at one edit that are printed in the same way.
+# The collection: printed words with exact boxes, and neighbours at one edit printed in the same style.
 
 
 VERSION = 2
 """Changes whenever a pixel, a word or a neighbour changes."""
 SHOWN = 3
-"""How many of a family are shown together in matching and in a grid of four: each of them is meant equally often."""
+"""Members of a family shown together in matching and in a grid of four: each is the target equally often."""
 SMALLEST = 96
-"""Side of a picture in which a word of ten letters can still be read, pixels."""
+"""Smallest side, in pixels, of a picture in which a word of ten letters is readable."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class PrintImage:
         return draw_print(self.what)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of, with the versions of the libraries that rasterise the letters."""
+        """Returns everything that determines the pixels, including the versions of the libraries that rasterise the letters."""
         return self._identity
 
     @cached_property
@@ -184,7 +184,7 @@ class WordCollection:
     """Words of the evaluation split, evenly spread over categories, typefaces, casings, positions and rotations.
 
     ``side`` of the images is in pixels; ``count`` of the words are all different. ``fonts`` is a folder of ``.ttf`` and ``.otf``
-    files that are used beside the package's own.
+    files used in addition to the package's typefaces.
     """
 
     name: str = "words"
@@ -202,7 +202,7 @@ class WordCollection:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the pictures."""
+        """SHA-256 of everything that determines the pictures."""
         faces = [repr(face) for face in self._typefaces]
         return fingerprint(["word collection", VERSION, file_digest(SHIPPED), self.side, self.count, self.seed, faces])
 
@@ -218,8 +218,8 @@ class WordCollection:
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
         """Returns other words at one edit in the style and size of this one: those of its family first.
 
-        The first of many are the same as few. Their own prints may be of either split. The first two and the word itself are the
-        same three whichever of them is meant: that one is a word of the vocabulary and the others are not tells nothing then.
+        The first neighbours do not depend on ``count``. Their prints may be of either split. The first two and the word are the
+        same three whichever is the target, so it reveals nothing that one is a word of the vocabulary and the others are not.
         """
         what, family = self._prints.get(entity.id), self._families.get(entity.id)
         if what is None or family is None:
@@ -257,16 +257,16 @@ class WordCollection:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Words that are easily taken for one another, and which of them is meant."""
+    """Words easily mistaken for one another, and which of them is the target."""
 
     root: str
-    """The word of the vocabulary that the others come from."""
+    """The word of the vocabulary from which the others are made."""
     meant: str
     others: tuple[str, ...]
 
     @classmethod
     def of(cls, root: str, rng: np.random.Generator) -> Family:
-        """Returns the family of a word; any of the first ``SHOWN`` is meant, all equally likely."""
+        """Returns the family of a word; the target is any of the first ``SHOWN``, all equally likely."""
         members = (root, *lookalikes(root, rng))
         meant = members[int(rng.integers(min(SHOWN, len(members))))]
         return cls(root, meant, tuple(member for member in members if member != meant))
@@ -278,9 +278,9 @@ def _entity(name: str, what: Print, category: str) -> Entity:
 
 
 def _choose(rng: np.random.Generator, wanted: Sequence[Style]) -> Iterator[tuple[Family, Style]]:
-    """Yields a family for each style, from one category after the other, so that what is meant belongs to the evaluation split.
+    """Yields a family for each style, from each category in turn, with a target from the evaluation split.
 
-    Every other root has a family of real words, where there is one. No word is meant twice.
+    Every other root has a family of real words, if there is one. No word is the target twice.
     """
     left = {category: [words[i] for i in rng.permutation(len(words))] for category, words in vocabulary().items()}
     order = [tuple(left)[i] for i in rng.permutation(len(left))]
@@ -296,7 +296,7 @@ def _choose(rng: np.random.Generator, wanted: Sequence[Style]) -> Iterator[tuple
 def _next_family(
     rng: np.random.Generator, pools: Sequence[list[str]], style: Style, taken: set[str], *, confusable: bool
 ) -> Family:
-    """Takes a root out of the first pool that has one whose family fits the style."""
+    """Removes a root from the first pool that has one with a family for the style, and returns the family."""
     for pool in pools:
         preferred = [word for word in pool if has_real_family(word)] if confusable else []
         for word in [*preferred, *(word for word in pool if word not in preferred)]:
@@ -310,7 +310,7 @@ def _next_family(
 def random_prints(
     rng: np.random.Generator, side: int, *, evaluation: bool, count: int = 3, typefaces: Sequence[Typeface] = BUILT_IN
 ) -> Iterator[tuple[PrintImage, ...]]:
-    """Yields, for ever, a word and ``count`` neighbours of it in a random style, all from one split."""
+    """Yields, without end, a word and ``count`` of its neighbours in a random style, all from one split."""
     words = sorted(known_words())
     while True:
         (style,) = styles(rng, typefaces, 1)
@@ -323,4 +323,4 @@ def random_prints(
 
 
 WORDS_160 = partial(WordCollection, "words_160", side=160, count=24)
-"""What is small enough for ``tiny``."""
+"""Small enough for ``tiny``."""

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.sample import Sample, text_of_height
 from .scenes import CANVAS, COLORS, held_out
 from .shapes import EVALUATION_SEED, LETTERS, Question, sample_of
 
-# Pictures: one or two words, each in a place of its own, with exact boxes.
+# Pictures: one or two words at different places, with exact boxes.
 
 
 VOCABULARY = {
@@ -51,12 +51,12 @@ class Lettering:
 
     @property
     def text(self) -> str:
-        """The word as it is written."""
+        """The word as written."""
         return str(getattr(self.word, self.case)())
 
     @property
     def letter_height(self) -> float:
-        """Height of its lowest letters in pixels: of capitals where it has no others, else of the "x"."""
+        """Height of its lowest letters in pixels: that of the capitals if it has no others, else that of the "x"."""
         return self.size * (CAPITAL if self.case == "upper" else SMALL)
 
 
@@ -69,7 +69,7 @@ class Page:
 
     @property
     def signature(self) -> str:
-        """What is written where, without jitter."""
+        """The words and their places, without jitter."""
         return repr(sorted((w.place, w.word, w.color, w.case) for w in self.letterings))
 
     @property
@@ -79,7 +79,7 @@ class Page:
 
 
 def random_page(rng: np.random.Generator) -> Page:
-    """Returns a page of either split: two words in three cases of four, else one."""
+    """Returns a page of either split, with two words in three of four cases, else one."""
     count = 2 if rng.random() < 0.75 else 1
     words = [WORDS[i] for i in rng.permutation(len(WORDS))[:count]]
     places = [PLACES[i] for i in rng.permutation(2)[:count]]
@@ -90,7 +90,7 @@ def random_page(rng: np.random.Generator) -> Page:
 
 
 def pages(rng: np.random.Generator, *, evaluation: bool) -> Iterator[Page]:
-    """Yields pages of one split for ever."""
+    """Yields pages of one split without end."""
     while True:
         page = random_page(rng)
         if page.held_out == evaluation:
@@ -154,7 +154,7 @@ def draw_page(page: Page) -> NDArray[np.uint8]:
     return np.asarray(image, np.uint8).copy()
 
 
-# Questions about pictures of words; distractors are the other word of the picture, then look-alikes.
+# Questions about pictures of words; distractors are the picture's other word, then look-alikes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class WordQuestion(Question):
     """A question about a page."""
 
     changed_by: frozenset[str]
-    """What else would be right after, or could no longer be told: members of ``perturbations.CHANGES``."""
+    """Changes after which another answer is right, or none can be determined: members of ``perturbations.CHANGES``."""
 
 
 _PLACE = frozenset({"up_down"})
@@ -170,7 +170,7 @@ _PLACE = frozenset({"up_down"})
 
 
 def _reading(lettering: Lettering) -> frozenset[str]:
-    """Returns what changes an answer that rests on reading a word: that letters of its height cannot be read."""
+    """Returns the change that affects an answer based on reading a word: letters of its height become unreadable."""
     return frozenset({text_of_height(lettering.letter_height)})
 
 
@@ -180,7 +180,7 @@ def _shuffle(rng: np.random.Generator, options: list[str]) -> tuple[str, ...]:
 
 @cache
 def look_alikes(word: str) -> tuple[str, ...]:
-    """Returns the other words of the vocabulary, most similar spelling first."""
+    """Returns the other words of the vocabulary, the most similar spelling first."""
     return tuple(sorted((w for w in WORDS if w != word), key=lambda w: (-difflib.SequenceMatcher(None, word, w).ratio(), w)))
 
 
@@ -221,7 +221,7 @@ WORD_KINDS: dict[str, Callable[[np.random.Generator, Page], WordQuestion]] = {
     "ink": _ink,
     "spelled": _spelling_question,
 }
-"""Kind of question to the function that asks it."""
+"""Functions that ask a question, by kind."""
 
 
 # The dataset.
@@ -242,7 +242,7 @@ class PageImage:
         return draw_page(self.page)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; the renderer is part of it, as glyphs differ between its versions."""
+        """Returns everything that determines the pixels, including the renderer: glyphs differ between its versions."""
         return self._identity
 
     @cached_property
@@ -268,7 +268,7 @@ class Words:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the samples."""
+        """SHA-256 of everything that determines the samples."""
         return fingerprint(["words", VERSION, self.per_kind, list(self.kinds), self.seed])
 
     def samples(self) -> Sequence[Sample]:

@@ -1,1 +1,1 @@
-"""Files that users and strangers write: YAML and images, and what is refused in them."""
+"""Files written by users and strangers: YAML and images, and the checks on them."""

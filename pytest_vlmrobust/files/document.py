@@ -1,8 +1,8 @@
-"""YAML files that users write, as a tree of entries that know their line, so that every error can say where.
+"""YAML files of users, as a tree of entries with line numbers for error messages.
 
-Thresholds, models, benchmark records, settings of a folder of identities and scripted answers are all read here. A file may hold
-anything: whatever is wrong with it is one error of the caller's class, with ``file:line``, the value (shortened) and what was
-expected. Nothing in a file is constructed but text, numbers, truth values and days.
+Thresholds, models, benchmark records, settings of a folder of identities and scripted answers are all read here. A file may have
+anything: each mistake is an error of the caller's class, with ``file:line``, the shortened value and what was
+expected. Only texts, numbers, booleans and dates are constructed.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Choice = TypeVar("Choice", bound=StrEnum)
 Value = TypeVar("Value")
 
 ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9_.-]*"
-"""What ids are made of."""
+"""The form of ids."""
 LARGEST_FILE = 8 * 2**20
-"""Bytes of a file. PyYAML reads about a megabyte in five seconds."""
+"""Maximum bytes of a file. PyYAML reads about a megabyte in five seconds."""
 LARGEST_TREE = 2 * LARGEST_FILE
-"""Characters of all values, each alias counted as what it stands for and each value as ``_COST_OF_VALUE`` more: a few lines of
-aliases of aliases can stand for more values than there is memory."""
+"""Limit for the characters of all values, with aliases expanded and ``_COST_OF_VALUE`` more per value: a few lines of
+nested aliases can expand to more values than fit in memory."""
 DEEPEST = 40
-"""Lists and mappings inside each other. No format needs more than eight."""
+"""The deepest allowed nesting of lists and mappings. No format needs more than eight."""
 LONGEST_NUMBER = 1000
-"""Characters of a value that is not text: Python needs quadratic time to read an integer, and cannot print a very long one."""
+"""Characters of a value that is not text: Python reads integers in quadratic time and cannot print very long ones."""
 
 _COST_OF_VALUE = 32
 _MOST_MISTAKES = 20
@@ -54,7 +54,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def read_all(error: type[UsageError], reads: Iterable[Callable[[], Value]]) -> list[Value]:
-    """Returns what each call returns. All their mistakes are one error, with a line for each."""
+    """Runs all reads and returns their results. All mistakes become one error with a line for each."""
     values: list[Value] = []
     mistakes: dict[str, UsageError] = {}
     for read in reads:
@@ -74,7 +74,7 @@ def read_all(error: type[UsageError], reads: Iterable[Callable[[], Value]]) -> l
 
 
 def read_keys(entries: Mapping[str, Entry], readers: Mapping[str, Callable[[Entry], Any]]) -> dict[str, Any]:
-    """Returns what the readers read of the keys that a mapping has. All mistakes are one error."""
+    """Reads the keys of a mapping with their readers. All mistakes become one error."""
     given = {key: entry for key, entry in entries.items() if key in readers}
     error = next((entry.error for entry in given.values()), UsageError)
     return dict(zip(given, read_all(error, [partial(readers[key], entry) for key, entry in given.items()]), strict=True))
@@ -82,15 +82,15 @@ def read_keys(entries: Mapping[str, Entry], readers: Mapping[str, Callable[[Entr
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One value of a file. Each method returns it as what was expected there, or raises ``error`` with ``file:line``."""
+    """A value of a file. Each method returns it in the expected form or raises ``error`` with ``file:line``."""
 
     node: yaml.Node
     file: str
     error: type[UsageError]
     line: int
-    """The line of its key, or its own line where it has none; from 1."""
+    """The line of its key, or of the value if it has no key; from 1."""
     path: str = ""
-    """The keys and positions that lead to it, ``rules[1].max``; empty at the top."""
+    """Its path of keys and positions, such as ``rules[1].max``; empty at the top."""
 
     @property
     def where(self) -> str:
@@ -99,7 +99,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """What messages call it: its path."""
+        """Its path, as its name in messages."""
         return self.path or "the file"
 
     @property
@@ -114,15 +114,15 @@ class Entry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is written there, or ``null``."""
+        """Whether it is empty or ``null``."""
         return bool(self.node.tag == _NULL)
 
     def refuse(self, expected: str) -> NoReturn:
-        """Raises the error that says what stands here and what was expected."""
+        """Raises an error with the value and what was expected."""
         self.fail(f"is {_describe_node(self.node)}. Expected {expected}")
 
     def fail(self, problem: str) -> NoReturn:
-        """Raises the error about this value: its path, then the problem."""
+        """Raises an error about this value: its path, then the problem."""
         raise self.error(f"{self.where}: {self.name} {problem}")
 
     def mapping(self, keys: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Entry]:
@@ -136,7 +136,7 @@ class Entry:
         return entries
 
     def table(self, expected: str = "a mapping from texts to values") -> dict[str, Entry]:
-        """Returns the entries by key, whatever texts the keys are; refuses keys that are no text or are written twice."""
+        """Returns the entries by key, for any keys; refuses keys that are not text or are repeated."""
         if not self.is_mapping:
             self.refuse(expected)
         return self._entries(self._text_key)
@@ -151,7 +151,7 @@ class Entry:
         ]
 
     def text(self, expected: str = "", *, empty: bool = False) -> str:
-        """Returns text; text of blanks alone only where it may be ``empty``."""
+        """Returns a text; a blank text only if it may be ``empty``."""
         value = self.scalar()
         if not isinstance(value, str):
             if value is None:
@@ -163,21 +163,21 @@ class Entry:
         return value
 
     def visible_text(self) -> str:
-        """Returns text in which nothing is hidden from a reader: without characters that show nothing."""
+        """Returns text without invisible characters."""
         text = self.text()
         if hidden := invisible(text):
             self.refuse(f"text without characters that nobody sees, and it has {hidden}: delete it")
         return text
 
     def person(self) -> str:
-        """Returns the name of somebody: letters or digits are in it, and one name has one spelling (Unicode's NFKC)."""
+        """Returns the name of a person: it contains letters or digits, and is normalised (Unicode NFKC)."""
         name = unicodedata.normalize("NFKC", self.visible_text())
         if not any(map(str.isalnum, name)):
             self.refuse("the name of somebody, with letters or digits")
         return name
 
     def texts(self, *, empty: bool = False) -> tuple[str, ...]:
-        """Returns one text, or the texts of a list that is not empty, as a tuple."""
+        """Returns a text, or a non-empty list of texts, as a tuple."""
         if not self.is_list:
             return (self.text(empty=empty),)
         if not self.node.value:
@@ -201,7 +201,7 @@ class Entry:
         return text
 
     def file_below(self, folder: Path, expected: str = "") -> Path:
-        """Returns a path that is written relative to ``folder``, or absolute; nothing needs to be there."""
+        """Returns a path, written relative to ``folder`` or absolute; it need not exist."""
         text = self.text(expected)
         if problem := why_no_path(text, folder):
             self.refuse(f"a path that this machine can have ({problem})")
@@ -228,7 +228,7 @@ class Entry:
     def number(self, expected: str, *, low: float = -math.inf, high: float = math.inf) -> float:
         """Returns a finite number in [``low``, ``high``]."""
         value = self.scalar()
-        largest = sys.float_info.max  # a whole number may be larger, and then is no float
+        largest = sys.float_info.max  # a larger whole number has no float value
         if isinstance(value, bool) or not isinstance(value, int | float) or not max(low, -largest) <= value <= min(high, largest):
             self.refuse(expected)
         return float(value)
@@ -260,7 +260,7 @@ class Entry:
         return value
 
     def scalar(self) -> Any:
-        """Returns the value as YAML reads it: text, number, truth value, day or ``None``."""
+        """Returns the YAML value: text, number, boolean, date or ``None``."""
         if not isinstance(self.node, yaml.ScalarNode):
             self.refuse("a single value")
         if self.node.tag not in _SCALARS:
@@ -270,7 +270,7 @@ class Entry:
         try:
             return yaml.constructor.SafeConstructor().construct_object(self.node)
         except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError):
-            # PyYAML trusts what a tag says: `!!bool x` is a KeyError there, and `!!timestamp x` an AttributeError
+            # PyYAML trusts tags: `!!bool x` is a KeyError there, and `!!timestamp x` an AttributeError
             self.refuse(_NO_SUCH_DAY if self.node.tag == _DAY else "text, a number or a day")
 
     def _entries(self, key_of: Callable[[yaml.Node], str]) -> dict[str, Entry]:
@@ -311,10 +311,10 @@ class Entry:
 
 
 def read_document(path: Path, *, what: str, error: type[UsageError], expected: str, file: str = "") -> Entry:
-    """Returns the top of the YAML document in a file.
+    """Returns the root entry of a YAML file.
 
-    Messages call it ``what`` (``models file``) and cite it as ``file``, by default its path. ``error`` is the class that is
-    raised, by every entry too; ``expected`` says what such a file begins with.
+    ``what`` (``models file``) is its name in messages, ``file`` (by default its path) its citation. ``error`` is the class
+    of all errors; ``expected`` says what the file should begin with.
     """
     content = read_bytes(path, what=what, error=error, file=file)
     return parse_document(content, file or str(path), error=error, expected=expected)
@@ -334,10 +334,10 @@ def read_bytes(path: Path, *, what: str, error: type[UsageError], file: str = ""
 
 
 def parse_document(content: bytes, file: str, *, error: type[UsageError], expected: str) -> Entry:
-    """Returns the top of a YAML document.
+    """Returns the root entry of a YAML document.
 
-    The arguments are those of :func:`read_document`. Refused are other encodings than UTF-8, no or several documents, deep
-    nesting, and aliases that stand for too much.
+    The arguments are those of :func:`read_document`. It refuses encodings other than UTF-8, no or several documents, deep
+    nesting, and aliases that expand to too much.
     """
     node = _compose(_decode(content, file, error), file, error)
     if node is None:
@@ -355,7 +355,7 @@ def _decode(content: bytes, file: str, error: type[UsageError]) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Stops where brackets are nested too deeply: until then PyYAML looks at each open one for each further one."""
+    """Stops at too deep nesting of brackets, which takes PyYAML quadratic time."""
 
     def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:  # noqa: N803 - PyYAML's name
         if self.flow_level > DEEPEST:
@@ -371,7 +371,7 @@ def _compose(text: str, file: str, error: type[UsageError]) -> yaml.Node | None:
 
 
 def _compose_fast(text: str) -> yaml.Node | None:
-    """Composes what libyaml parses, which takes a fifth of the time. Its own composer ends the process where lists are deep."""
+    """Composes nodes from libyaml's parser, in a fifth of the time. libyaml's composer would crash on deep lists."""
     if not yaml.__with_libyaml__:
         raise yaml.YAMLError
 
@@ -396,7 +396,7 @@ def _compose_in_words(text: str, file: str, error: type[UsageError]) -> yaml.Nod
         raise error(
             f"{file}:{line}: not YAML: unacceptable character #x{ord(text[problem.position]):04x}. Remove it"
         ) from problem
-    except (ValueError, OverflowError) as problem:  # "\UFFFFFFFF", which is no character
+    except (ValueError, OverflowError) as problem:  # "\UFFFFFFFF", which is not a character
         raise error(f"{file}:{_line_of(loader)}: not YAML: {problem}") from problem
     except RecursionError as problem:
         raise error(_too_deep(file, _line_of(loader))) from problem
@@ -421,7 +421,7 @@ def _too_deep(file: str, line: int) -> str:
 
 
 def _check(top: yaml.Node, file: str, error: type[UsageError]) -> None:
-    """Refuses what no reader could use: nodes that contain themselves, bombs of aliases, and text that no file can hold."""
+    """Refuses nodes that contain themselves, alias bombs, and text that cannot be encoded."""
     sizes: dict[int, int] = {}
     _add_size(top, sizes, 0, file, error)
     if sizes[id(top)] > LARGEST_TREE:
@@ -433,7 +433,7 @@ def _check(top: yaml.Node, file: str, error: type[UsageError]) -> None:
 
 
 def _add_size(node: yaml.Node, sizes: dict[int, int], depth: int, file: str, error: type[UsageError]) -> int:
-    """Returns the characters that a node stands for, and keeps them by the node's id: 0 while they are being counted."""
+    """Returns the expanded size of a node and caches it by id: 0 while it is being counted."""
     if depth > DEEPEST:
         raise error(_too_deep(file, _line(node)))
     if id(node) in sizes:
@@ -451,7 +451,7 @@ def _add_size(node: yaml.Node, sizes: dict[int, int], depth: int, file: str, err
 
 
 def _first_too_large(node: yaml.Node, sizes: Mapping[int, int]) -> yaml.Node:
-    """Returns the innermost node that stands for too much."""
+    """Returns the innermost node that is too large."""
     inner = next((child for child in _children(node) if sizes[id(child)] > LARGEST_TREE), None)
     return node if inner is None else _first_too_large(inner, sizes)
 
@@ -463,7 +463,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _node_text(node: yaml.ScalarNode, file: str, error: type[UsageError]) -> str:
-    r"""Returns the text of a node; two halves of a pair, as JSON writes characters beyond ``\uffff``, become one character."""
+    r"""Returns the text of a node; surrogate pairs, JSON's spelling of characters beyond ``\uffff``, are joined."""
     text = str(node.value)
     if _HALF_PAIR.search(text):
         try:

@@ -1,4 +1,4 @@
-"""Image files: which formats are opened, in one list, wherever an image comes from."""
+"""Image files: the formats that are opened, for images from any source."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "JPEG2000", "AVIF")
-"""Formats of pixels alone. Pillow hands EPS to Ghostscript, which runs programs, and knows decoders that nobody needs here.
+"""Pixel formats only. Pillow passes EPS to Ghostscript, which runs programs, and has decoders that are not needed here.
 
-AVIF comes last: Pillow knows it from 11.3 on.
+AVIF is last: it needs Pillow 11.3.
 """
 
 
 def open_picture(source: Path | IO[bytes]) -> Image.Image:
-    """Opens an image file as Pillow does, if it is of one of the formats; no pixel is decoded yet.
+    """Opens an image file with Pillow if it has an allowed format; pixels are not decoded yet.
 
-    Any other is a PIL.UnidentifiedImageError.
+    Raises PIL.UnidentifiedImageError for other formats.
     """
     from PIL import Image, UnidentifiedImageError
 
     try:
         return Image.open(source, formats=FORMATS)
-    except UnidentifiedImageError as error:  # its words name an object of Python's, by its place in memory
+    except UnidentifiedImageError as error:  # its message names a Python object by its memory address
         raise UnidentifiedImageError("it begins like no image of a format that is read here") from error
     except KeyError as unknown:
         raise UnidentifiedImageError(f"no image of a format that is read here: {', '.join(FORMATS)}") from unknown

@@ -1,7 +1,7 @@
-"""Robustness metrics: scores in, a number out.
+"""Robustness metrics: functions from scores to a number.
 
-The registry holds one record for each metric that a gate can judge; :func:`estimate` applies one to a :class:`ScoreTable` and
-adds interval, sample size, validity and reason. Each module lists for a metric first its interval, then its gate or note, then
+The registry holds one record for each metric that a gate can use; :func:`estimate` applies one to a :class:`ScoreTable` and
+adds interval, sample size, validity and reason. Each module defines first the interval of a metric, then its gate or note, then
 the formula with the decorator that names them.
 
 These rules hold for every metric:
@@ -11,7 +11,7 @@ These rules hold for every metric:
   :class:`Needs` gives the scores and their shape: most are arrays of shape (N,), or a mapping from setting to such arrays.
 - It raises ``ValueError`` for unequal lengths, a score outside [0, 1] or an array of another shape. "What every metric refuses"
   refers to these errors.
-- It is NaN, and never 0, without samples, where a score is missing, and where it is undefined.
+- It is NaN, and never 0, without samples, if a score is missing, and if it is undefined.
 - Its interval has a two-sided level: each bound of a 0.90 interval is a one-sided 95 % bound, which a gate compares with its
   threshold. It is computed only when N > 0 and no score is missing. Samples of one group count as one observation. "Guarded"
   Student's t adds one more sample against each bound: see :mod:`.statistics.means`.
@@ -302,7 +302,7 @@ __all__ = [
 ]
 
 SHIPPED = REGISTRY.loaded_things()
-"""The metrics of this package by name, as it registers them: one that somebody replaces is a metric of their own."""
+"""The metrics of this package by name, as it registers them; a replacement is a user's own metric."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Metrics of one setting against the clean scores of the same samples, and the score of never looking at the image.
+"""Metrics of one setting against the clean scores of the same samples, and the score without looking at the image.
 
 Source of the formulas: VLM-RobustBench, section 3.1 and appendix A.12.
 """
@@ -147,7 +147,7 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
 def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
-    """Share of all samples answered right when clean and wrong when perturbed: see :func:`flip_rates`.
+    """Share of all samples that are right when clean and wrong when perturbed: see :func:`flip_rates`.
 
     Formula: ``mean(max(clean - perturbed, 0))``
 
@@ -166,7 +166,7 @@ def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     monotone={Needs.CLEAN: -1, Needs.PERTURBED: 1},
 )
 def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
-    """Share of all samples answered wrong when clean and right when perturbed: see :func:`flip_rates`.
+    """Share of all samples that are wrong when clean and right when perturbed: see :func:`flip_rates`.
 
     Formula: ``mean(max(perturbed - clean, 0))``
 
@@ -176,9 +176,9 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     return flip_rates(clean, perturbed).helpful
 
 
-# The visual gain, and shares of it, where answers without the images are right, wrong or guesses
+# The visual gain and shares of it, if answers without the images are right, wrong or guesses
 # A refusal to answer without the image counts as a guess: 1/4, 1/2. Student's t fails there when nearly all answers with
-# images are right: with 100 samples the upper bound of a share then lies below the truth in up to 17 % of runs instead of 5 %,
+# images are right: with 100 samples the upper bound of a share is then below the truth in up to 17 % of runs instead of 5 %,
 # so a gate passes too often. The score test therefore takes guesses, besides 0 and 1, as possible values of a score.
 
 
@@ -207,10 +207,10 @@ def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, conf
     monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
 )
 def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
-    """Accuracy gained over never looking at the image: over guessing, or over the same answer to every question.
+    """Accuracy gained over not looking at the image: over guessing, or over the same answer to every question.
 
-    For each kind of question the better of the two counts: 1/k or the commonest letter among k options, a half or the majority on
-    yes/no, the commonest answer to open questions with its own score.
+    For each kind of question the better of the two counts: 1/k or the most common letter among k options, 1/2 or the majority on
+    yes/no, the score of the most common answer to open questions.
 
     Formula: ``mean(clean - floors)``
 
@@ -242,7 +242,7 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     """Accuracy that the images add: accuracy(clean) - accuracy(no image).
 
     In a gate, an unparsable answer without the image counts as a guess: 1 / number of options, or the score of the most frequent
-    right answer where that is higher.
+    right answer if that is higher.
 
     Formula: ``mean(clean - no_image)``
 
@@ -282,12 +282,12 @@ def interval_of_gain_share(
 ) -> tuple[float, float]:
     """Bounds mean(clean - perturbed) / mean(clean - blind), known to have a positive denominator.
 
-    By the score test of the linear contrast for 0/1 scores, blind guesses among them. For graded scores, and means over several
-    settings, by guarded Student's t: the guard of the upper end is one more sample that loses everything and needs no image,
-    and the lower end holds whatever a few samples may gain. Without a guard, when 3 % of samples are lost
-    under nine tenths of the settings, the upper end errs two to three times as often as it says.
+    Uses the score test of the linear contrast for 0/1 scores, including blind guesses. For graded scores, and means over several
+    settings, guarded Student's t: the guard of the upper end is one more sample that loses everything and needs no image,
+    and the lower end holds for any gains of a few samples. Without a guard, if 3 % of samples are lost
+    under nine tenths of the settings, the upper end errs two to three times as often as declared.
 
-    Returns ``(low, high)``; a side is infinite where the gain cannot be told from 0.
+    Returns ``(low, high)``; a side is infinite if the gain may be 0.
     """
     values = _values(blind)
     if not is_binary(clean, perturbed) or len(values) > _MOST_GUESSES:
@@ -304,9 +304,9 @@ def _values(blind: Scores) -> list[float]:
 
 
 def relative_corruption_error_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0.
+    """Bounds a drop relative to the visual gain; a side is infinite if the gain may be 0.
 
-    By the score test of the linear contrast for 0/1 scores, blind guesses among them, by guarded Student's t for graded ones.
+    Uses the score test of the linear contrast for 0/1 scores, including blind guesses, and guarded Student's t for graded ones.
     """
     blind = table.required(Needs.NO_IMAGE)
     return interval_of_gain_share(table.clean, table.required(Needs.PERTURBED, setting), blind, table.clusters, confidence)
@@ -338,7 +338,7 @@ GAIN_MOVES = {
 def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: ArrayLike) -> float:
     """Share of the visual gain that a perturbation destroys: accuracy drop / visual gain.
 
-    The smaller the visual gain, the more noise there is in shares of it. In a gate, an unparsable answer without the image counts
+    The smaller the visual gain, the noisier are shares of it. In a gate, an unparsable answer without the image counts
     as a guess. Not to be confused with Res-Bench's :func:`relative_continuous_error`.
 
     Formula: ``mean(clean - perturbed) / mean(clean - no_image)``
@@ -359,20 +359,20 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
 
 
 class Unseeing(NamedTuple):
-    """The best score without looking: by a guess, or by one answer to every question."""
+    """The best score without looking: by guessing, or by one answer to every question."""
 
     scores: Scores
     """Score of each sample, shape (N,)."""
     answer: str
-    """The answer that is given to every question; empty for a guess."""
+    """The answer to every question; empty for a guess."""
 
 
 def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
-    """Chooses the better of guessing and of always giving one of several answers; guessing where no answer is better.
+    """Chooses the better of guessing and of always giving one of several answers; guessing if no answer is better.
 
     Returns the scores of the best one; those of ``guesses`` for no samples.
 
-    Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; the caller chooses which answers are tried.
+    Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; the caller chooses the answers to try.
 
     >>> unseeing([0.5, 0.5, 0.5], {"no": [1, 1, 0], "yes": [0, 0, 1]}).answer
     'no'

@@ -58,10 +58,10 @@ _EITHER_WAY = "a score that rises differs from the earlier run as much as one th
     not_monotone={Needs.BASELINE: _EITHER_WAY, Needs.PERTURBED: _EITHER_WAY},
 )
 def baseline_flip_rate(baseline: ArrayLike, perturbed: ArrayLike) -> float:
-    """Share of samples whose score is another than in an earlier run under the same setting, better or worse.
+    """Share of samples with a score other than in an earlier run under the same setting, better or worse.
 
-    Zero where an engine, a quantisation or a server answers as the earlier one did; a wrong answer in the place of another wrong
-    one is no flip.
+    Zero if an engine, a quantisation or a server answers like the earlier one; a wrong answer that replaces another wrong
+    answer is no flip.
 
     Formula: ``mean(|baseline - perturbed|)``
 
@@ -76,10 +76,10 @@ def baseline_flip_rate(baseline: ArrayLike, perturbed: ArrayLike) -> float:
 
 
 def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the growth of a drop since an earlier run over the samples' own differences of differences, as a mean loss.
+    """Bounds the growth of a drop since an earlier run by the samples' differences of differences, as a mean loss.
 
-    The guard of the upper end is a sample that lost 1: its answer flips in one of the four measurements. A loss of 2 needs two
-    opposite flips of one sample, which does not happen unless many samples flip once.
+    The guard of the upper end is a sample with a loss of 1: its answer flips in one of four measurements. A loss of 2 needs two
+    opposite flips of one sample, which only happens if many samples flip once.
     """
     now = table.clean - table.required(Needs.PERTURBED, setting)
     then = table.required(Needs.BASELINE_CLEAN) - table.required(Needs.BASELINE, setting)
@@ -122,9 +122,9 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
 def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: BySetting) -> float:
     """Mean loss of accuracy since an earlier run over all settings.
 
-    A mean over many settings varies less between samples than the score under one of them, so that a small loss that is spread
-    evenly shows: of 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp is shown in two
-    of three runs. Many settings show no better than one setting that nothing was lost: samples that are lost under all of them
+    A mean over many settings varies less between samples than the score under one of them, so it shows a small loss spread
+    evenly: for 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp is shown in two
+    of three runs. Many settings are no better than one at showing that nothing was lost: samples that are lost under all of them
     may be rare, and n samples without a loss leave an upper bound of 2.6 / n. To pass ``<= 1 pp`` takes 265 samples that lose
     nothing.
 
@@ -149,7 +149,7 @@ class ChangedSamples(NamedTuple):
 
 
 def changed_samples(ids: Sequence[str], baseline: ArrayLike, current: ArrayLike) -> ChangedSamples:
-    """Lists the samples that score less than in an earlier run, and those that score more, in their order.
+    """Lists the samples with a lower score than in an earlier run, and those with a higher one, in order.
 
     >>> changed_samples(["a", "b", "c"], [1, 0, 1], [0, 1, 1])
     ChangedSamples(broken=('a',), fixed=('b',), unknown=())

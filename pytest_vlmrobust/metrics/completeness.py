@@ -21,14 +21,14 @@ _NAMES = {
     Needs.CHANCES: "chances",
     Needs.FLOORS: "floors",
 }
-"""What messages call needs that are one array of a table."""
+"""Names in messages for needs that are one array of a table."""
 _UNMEASURED = [need for need in Needs if need.unmeasured]
 
 
 def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str | None = None) -> list[str]:
-    """Returns the metrics of one setting, or of the whole sweep, whose optional needs a table meets.
+    """Returns the metrics of one setting, or of the whole sweep, for which a table meets the optional needs.
 
-    Needs are optional if not every dataset or run has them: see :attr:`Needs.optional`. A gap between positions or groups of
+    Needs are optional if not all datasets or runs have them: see :attr:`Needs.optional`. A gap between positions or groups of
     people is left out unless at least two of them are known. :func:`estimate` reports anything else that is missing.
 
     Returns names of metrics, in the order of :func:`names`.
@@ -49,7 +49,7 @@ def labelled_samples(record: Metric, table: ScoreTable) -> int:
 
 
 def arrays_read(record: Metric, table: ScoreTable, setting: str | None) -> dict[str, Scores]:
-    """Returns the arrays that a metric reads, by the name that messages use; absent ones are left out."""
+    """Returns the arrays that a metric reads, by their names in messages; absent ones are left out."""
     chosen = record.coverage.select(table.by_setting) if record.coverage else tuple(table.by_setting)
     read: dict[str, Scores] = {}
     for need in record.needs:
@@ -58,7 +58,7 @@ def arrays_read(record: Metric, table: ScoreTable, setting: str | None) -> dict[
 
 
 def complete_samples(read: dict[str, Scores], samples: int) -> int:
-    """Returns how many of ``samples`` have every score that is read."""
+    """Returns how many of ``samples`` have all scores that are read."""
     complete = np.ones(samples, dtype=np.bool_)
     for array in read.values():
         complete &= ~_missing(array)
@@ -66,7 +66,7 @@ def complete_samples(read: dict[str, Scores], samples: int) -> int:
 
 
 def what_is_missing(record: Metric, table: ScoreTable, setting: str | None, read: dict[str, Scores]) -> str:
-    """Returns why the value cannot be known, or an empty string when everything is there."""
+    """Returns why the value cannot be computed, or an empty string if nothing is missing."""
     if not table.samples:
         return "no samples"
     absent = next((need.absent for need in record.needs if need.absent and not _has(table, need, setting)), None)
@@ -100,7 +100,7 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
 
 
 def _name_of(need: Needs, setting: str) -> str:
-    """Returns how messages call the scores of a need under one setting."""
+    """Returns the name in messages for the scores of a need under one setting."""
     return f"{need.prefix or f'{need.absent} of'} {setting}" if need.absent else setting
 
 

@@ -31,16 +31,16 @@ BINS = 10
 PRECISION = 0.9
 """Share of right answers that accepted answers must have."""
 FURTHER = 3.0
-"""What one more wrong answer adds to N times the area: ln 20, if it is among the most confident twentieth.
+"""Effect of one more wrong answer on N times the area: ln 20, if it is among the most confident twentieth.
 
-In simulated runs of 30 to 400 answers the upper end then errs in at most 7 % instead of 5 %. As much as the most confident answer
-adds, ln N, would make the interval of 128 answers half as wide again, and never err.
+In simulated runs of 30 to 400 answers the upper end then errs in at most 7 % instead of 5 %. With that of the most confident
+answer, ln N, the interval of 128 answers would be 50 % wider and never err.
 """
 ENOUGH = 90
-"""Least answers of the first tenth at which the precision is shown: four of so many may be wrong.
+"""Fewest answers in the first tenth that is tested: four of them may be wrong.
 
-Each larger tenth is looked at only if all smaller ones were shown, so that none is shown wrongly more often than declared, where
-precision falls with coverage.
+A larger tenth is tested only if all smaller ones were shown, so none is shown wrongly more often than declared, provided that
+the precision falls with coverage.
 """
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _EITHER_WAY = "its answer may be right or wrong"
@@ -80,7 +80,7 @@ def _paired(*arrays: ArrayLike) -> tuple[Scores, ...]:
 
 
 def _tied(confidences: Scores) -> Scores:
-    """Returns the confidences, equal where they differ by rounding alone: each with the largest of those close behind it."""
+    """Returns the confidences, made equal if they differ only by rounding: each becomes the largest of those close to it."""
     order = np.argsort(-confidences, kind="stable")
     falling = confidences[order]
     first = np.concatenate([[True], falling[:-1] - falling[1:] > ROUNDING])[: len(falling)]
@@ -101,7 +101,7 @@ def _ranks(confidences: Scores) -> tuple[Scores, Scores]:
 
 
 def _gaps(scores: Scores, confidences: Scores) -> Scores:
-    """Returns what each answer adds to the gap of each bin, shape (N, BINS); their means add up to the gaps of the bins."""
+    """Returns each answer's part of the gap of each bin, shape (N, BINS); their means add up to the gaps of the bins."""
     count = len(scores)
     edges = np.array([bin_ * (count // BINS) + min(bin_, count % BINS) for bin_ in range(BINS + 1)], dtype=np.float64)
     first, last = (count - rank[:, None] for rank in reversed(_ranks(confidences)))
@@ -128,9 +128,9 @@ def calibration_bounds(scores: Scores, confidences: Scores, clusters: Clusters, 
 
 
 def expected_calibration_error_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the error above by all sums of gaps with signs, below by gaps whose sign is shown and by their sum.
+    """Bounds the error above by all signed sums of gaps, below by gaps whose sign is shown and by their sum.
 
-    The value is too high by what noise adds, the lower bound is not.
+    Noise makes the value too high, but not the lower bound.
     """
     return calibration_bounds(*_judged(table, setting), table.clusters, confidence)
 
@@ -160,7 +160,7 @@ def expected_calibration_error(perturbed: ArrayLike, confidences: ArrayLike) -> 
 
 
 def calibration_error_increase_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds both errors as `expected_calibration_error`, each at half of the risk, and takes their difference."""
+    """Bounds both errors like `expected_calibration_error`, each at half of the risk, and takes their difference."""
     half = (1.0 + confidence) / 2.0
     before, after = (calibration_bounds(*part, table.clusters, half) for part in (_clean(table), _judged(table, setting)))
     return after[0] - before[1], after[1] - before[0]
@@ -206,7 +206,7 @@ def _calibration(scores: Scores, confidences: Scores) -> float:
 def brier_score(perturbed: ArrayLike, confidences: ArrayLike) -> float:
     """Brier score: mean squared difference of an answer's confidence and its score.
 
-    It is that of one event, "the chosen letter is right". The sum over all letters, as Brier wrote it, is larger.
+    It covers one event, "the chosen letter is right". Brier's original sum over all letters is larger.
 
     Formula: ``mean((confidences - perturbed)^2)``
 
@@ -247,9 +247,9 @@ def _squares(scores: Scores, confidences: Scores) -> Scores:
 
 
 def _area(scores: Scores, confidences: Scores) -> tuple[float, Scores, Ends]:
-    """Returns the area under the risk-coverage curve, pseudo-values of the answers, and those of one more answer.
+    """Returns the area under the risk-coverage curve, the pseudo-values of the answers, and those of one more answer.
 
-    Pseudo-values are those of the jackknife. The further answer is among the most confident, and right or wrong.
+    Pseudo-values are those of the jackknife. The additional answer is among the most confident, and right or wrong.
     """
     count = len(scores)
     order = np.argsort(-confidences, kind="stable")
@@ -260,7 +260,7 @@ def _area(scores: Scores, confidences: Scores) -> tuple[float, Scores, Ends]:
     places = np.arange(1, count + 1)
     weights = (1.0 / places)[::-1].cumsum()[::-1]
     later = np.concatenate([[0.0], shared[1:] / places[:-1]])
-    later = later[::-1].cumsum()[::-1] - later  # of the answers behind each, by how much each moves up
+    later = later[::-1].cumsum()[::-1] - later  # change of all answers behind each one that move up
 
     def averaged(values: Scores) -> Scores:
         totals = np.concatenate([[0.0], values.cumsum()])
@@ -346,7 +346,7 @@ def _finite_area(scores: Scores, confidences: Scores) -> float:
 
 
 def _coverage(scores: Scores, confidences: Scores) -> float:
-    """Returns the largest share of most confident answers that keeps the precision; those of equal confidence go together."""
+    """Returns the largest share of most confident answers that keeps the precision; equal confidences are kept together."""
     if not scores.size or np.isnan(scores + confidences).any():
         return math.nan
     confidences = _tied(confidences)
@@ -358,7 +358,7 @@ def _coverage(scores: Scores, confidences: Scores) -> float:
 
 
 def _tenths(confidences: Scores) -> Iterator[tuple[float, NDArray[np.intp]]]:
-    """Yields for each tenth the share and the rows of answers that are accepted: those as confident as its last one, too."""
+    """Yields for each tenth the share and the rows of accepted answers, including all that are as confident as its last one."""
     confidences = _tied(confidences)
     falling = -np.sort(-confidences)
     for tenth in range(1, 11):
@@ -369,8 +369,8 @@ def _tenths(confidences: Scores) -> Iterator[tuple[float, NDArray[np.intp]]]:
 def coverage_at_90_precision_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the coverage by Clopper and Pearson's bounds of the precision at each tenth of the answers.
 
-    The lower end is the largest tenth up to which the precision is shown, from the first one of 90 answers on. The upper end is
-    that of the share of more confident answers, before the first tenth from which on it is shown to be missed.
+    The lower end is the largest tenth up to which the precision is shown, starting at the first tenth with 90 answers. The upper
+    end bounds the share of answers more confident than the first tenth from which on the precision is shown to be missed.
     """
     scores, confidences = _judged(table, setting)
     shown, high = 0.0, 1.0
@@ -400,7 +400,7 @@ coverage_metric = partial(letters_metric, better="higher", perfect=1.0)
     not_monotone={Needs.CONFIDENCES: _EITHER_WAY},
 )
 def coverage_at_90_precision(perturbed: ArrayLike, confidences: ArrayLike) -> float:
-    """Largest share of most confident answers of which at least 90 % are right.
+    """Largest share of most confident answers with at least 90 % right.
 
     Formula: ``max k / N with mean(perturbed among the k most confident) >= 0.9``
 

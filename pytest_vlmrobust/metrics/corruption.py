@@ -1,6 +1,6 @@
-"""Summary metrics of a sweep over many settings; the interval of each stands before it.
+"""Summary metrics of a sweep over many settings; each is defined after its interval.
 
-Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; details that the text omits were recovered from its tables.
+Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; details missing from the text were recovered from its tables.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SEVERE = 0.10
 _SEED = 0
 """Fixed, so that a verdict does not change when it is computed again."""
 _ENOUGH_FOR_FOLDS = 50
-"""Least number of clusters for folds: a fifth of them then tells something about the setting that the others choose."""
+"""Smallest number of clusters for folds: a fifth of them is then enough to judge the setting chosen on the rest."""
 
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
@@ -69,7 +69,7 @@ def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
 
 
 def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the settings of each perturbation, whatever its levels."""
+    """Returns the settings of each perturbation, at any level."""
     by_name: dict[str, tuple[str, ...]] = {}
     for setting in settings:
         name = parse_setting(setting).name
@@ -78,7 +78,7 @@ def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def at_low(of_all: Callable[Concatenate[ScoreTable, Rest], Result]) -> Callable[Concatenate[ScoreTable, Rest], Result]:
-    """Returns the interval, or the note, of the settings at level low alone, from that of all settings."""
+    """Turns the interval, or the note, over all settings into that over the settings at level low."""
 
     def of_low(table: ScoreTable, /, *rest: Rest.args, **named: Rest.kwargs) -> Result:
         return of_all(dataclasses.replace(table, by_setting=_low(table.by_setting)), *rest, **named)
@@ -107,7 +107,7 @@ low_metric = partial(drop_metric, coverage=LOW_SETTINGS, validity="at least one 
 def mean_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the mean drop by guarded Student's t over the samples' own mean drops.
 
-    The upper end allows for one more sample that loses everything, the lower end holds whatever a few gain.
+    The upper end allows for one more sample that loses everything; the lower end holds for any gains of a few samples.
     """
     losses = table.clean - table.matrix().mean(axis=1)
     return interval_of(BoundedMeanTest.of_losses(losses[:, None], table.clusters), confidence)
@@ -140,7 +140,7 @@ def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean accuracy drop over the settings at level low: the cost of small disturbances.
 
-    A share of settings below a line, as `benign_at_low`, jumps with every setting that crosses it; a mean has no such threshold,
+    A share of settings below a line, like `benign_at_low`, jumps with every setting that crosses it. A mean has no threshold,
     and its interval decides with a few hundred samples.
 
     Formula: ``mean over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
@@ -155,15 +155,15 @@ def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
 
 def worst_tenth(settings: int) -> int:
-    """Returns how many of a number of settings are a tenth of them, rounded up."""
+    """Returns a tenth of a number of settings, rounded up."""
     return -(-settings // 10)
 
 
 def worst_tenth_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean of the largest tenth of the drops, by guarded Student's t, whichever settings they belong to.
+    """Bounds the mean of the largest tenth of the drops by guarded Student's t, for any choice of settings.
 
-    Above by the largest of the upper bounds of the means over any tenth of the settings, without correction
-    (intersection-union). Below by samples that did not choose the settings: each fold judges those that the others choose.
+    Upper end: the largest of the upper bounds of the means over any tenth of the settings, without correction
+    (intersection-union). Lower end: each fold judges the settings chosen on the other folds.
     """
     drops, tail = table.clean[:, None] - table.matrix(), one_sided(confidence)
     few = worst_tenth(drops.shape[1])
@@ -181,7 +181,7 @@ def worst_tenth_drop_interval(table: ScoreTable, _setting: str | None, confidenc
 def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean of the largest tenth of the drops: a worst case without a threshold that single settings may cross.
 
-    Of m settings these are the m/10 worst, rounded up: 14 of 133. The same samples choose and measure them, so the value is too
+    Of m settings it takes the m/10 worst, rounded up: 14 of 133. The same samples choose and measure them, so the value is too
     large on average, like `worst_case_drop` but less so; the interval allows for this.
 
     Formula: ``mean of the ceil(m / 10) largest drop(s) over m settings s, with drop(s) = mean(clean - perturbed_s)``
@@ -193,7 +193,7 @@ def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     0.5
     """
     losses = _losses(clean, perturbed_by_setting)
-    # numpy's sort puts NaN last, where it counts
+    # numpy's sort puts NaN last, among the largest drops
     return _mean(np.sort(losses)[losses.size - worst_tenth(losses.size) :])
 
 
@@ -224,7 +224,7 @@ def worst_setting(table: ScoreTable) -> str:
 def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over all settings.
 
-    The largest of many noisy drops is too large on average (the winner's curse), most of all with few samples. Its interval
+    The largest of many noisy drops is too large on average (the winner's curse), especially with few samples. Its interval
     allows for this, and its note gives a cross-validated value.
 
     Formula: ``max over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
@@ -294,7 +294,7 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def severe_failure_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the share of settings that cost more than a tenth of the clean accuracy, by partial conjunction of their tests.
 
-    For 0/1 scores the clean accuracy is taken as measured: only samples that were right when clean can flip, so its error would
+    For 0/1 scores the clean accuracy is treated as exact: only samples that were right when clean can flip, so its error would
     narrow the interval, not widen it.
     """
     tail, matrix = one_sided(confidence), table.matrix()
@@ -314,12 +314,12 @@ def severe_failure_rate_interval(table: ScoreTable, _setting: str | None, confid
 def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relative: float = SEVERE) -> float:
     """Share of the settings that cost more than a tenth of the clean accuracy.
 
-    The comparison is strict, and on sums of scores so that rounding does not matter.
+    The comparison is strict, and made on sums of scores to avoid rounding errors.
 
     Formula: ``share of the settings s with drop(s) > 0.10 mean(clean), with drop(s) = mean(clean - perturbed_s)``
 
     Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples, a missing score, or where no clean answer is right.
+        A fraction in [0, 1]; NaN for no settings, no samples, a missing score, or if no clean answer is right.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     losses = drops(before, stack_settings(after, len(before)))
@@ -391,7 +391,7 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
 
 
 def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean drop relative to the visual gain by guarded Student's t; a side is infinite where the gain may be 0."""
+    """Bounds the mean drop relative to the visual gain by guarded Student's t; a side is infinite if the gain may be 0."""
     blind = table.required(Needs.NO_IMAGE)
     return interval_of_gain_share(table.clean, table.matrix().mean(axis=1), blind, table.clusters, confidence)
 
@@ -412,7 +412,7 @@ def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | N
 def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySetting, no_image: ArrayLike) -> float:
     """Mean over all settings of the share of the visual gain that they destroy.
 
-    The smaller the visual gain, the more noise there is in shares of it. In a gate, an unparsable answer without the image counts
+    The smaller the visual gain, the noisier are shares of it. In a gate, an unparsable answer without the image counts
     as a guess.
 
     Formula: ``mean over settings s of mean(clean - perturbed_s) / mean(clean - no_image)``
@@ -431,10 +431,10 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
 
 
 def mean_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean corruption error, with the uncertainty of the reference model's errors on the same samples.
+    """Bounds the mean corruption error, including the uncertainty of the reference model's errors on the same samples.
 
     Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations. By guarded
-    Student's t: a further sample may be wrong under all settings where the reference model is right; or, against the lower end,
+    Student's t: a further sample may be wrong under all settings where the reference model is right, or, for the lower end,
     the other way round.
     """
     reference, influence, value = table.reference_by_setting or {}, np.zeros(table.samples), 0.0
@@ -479,13 +479,13 @@ def reference_makes_errors(table: ScoreTable, _setting: str | None) -> str:
 def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> float:
     """Errors relative to a reference model: per perturbation summed over its levels, then the plain mean over perturbations.
 
-    Two values can be compared only if reference model, samples and settings are the same. Where the reference is the model
+    Values are comparable only with the same reference model, samples and settings. If the reference is the model
     without the image, its unparsable answers count as guesses.
 
     Formula: ``mean over perturbations f of [sum_l mean(1 - perturbed_fl)] / [sum_l mean(1 - reference_fl)], over levels l``
 
     Returns:
-        A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN where the reference makes no errors under
+        A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN if the reference makes no errors under
         a perturbation (undefined), for no settings, no samples or a missing score.
 
     >>> mean_corruption_error({"fog:low": [1, 1, 0, 1]}, {"fog:low": [1, 0, 0, 1]})
@@ -526,12 +526,12 @@ def relative_mean_corruption_error(
 ) -> float:
     """Losses relative to a reference model's: per perturbation summed over its levels, then the plain mean over perturbations.
 
-    Unlike :func:`mean_corruption_error` it counts no errors on clean images. The reference is the model of ``--vlm-reference``.
+    Unlike :func:`mean_corruption_error` it ignores errors on clean images. The reference is the model of ``--vlm-reference``.
 
     Formula: ``mean over perturbations f of [sum_l mean(clean - perturbed_fl)] / [sum_l mean(reference_clean - reference_fl)]``
 
     Returns:
-        A ratio: 1.0 loses as much as the reference, below 1 less, below 0 it gains. NaN where the reference loses nothing under
+        A ratio: 1.0 loses as much as the reference, below 1 less, below 0 it gains. NaN if the reference loses nothing under
         a perturbation (undefined), for no settings, no samples or a missing score.
 
     >>> reference = {"fog:low": [0, 0, 1, 1]}
@@ -580,13 +580,13 @@ def effective_robustness(
 ) -> float:
     """Accuracy under perturbations beyond what the clean accuracy predicts.
 
-    The paper predicts it by a line that is fitted, on logit axes, to many models. No such fit exists for these settings. Here the
+    The paper predicts it by a line fitted to many models on logit axes. No such fit exists for these settings. Here the
     line has slope 1 and goes through the one reference model of the run.
 
     Formula: ``P - expit(logit(A) + logit(P_r) - logit(A_r)), A clean accuracy, P mean over settings, r: reference``
 
     Returns:
-        A fraction in [-1, 1]: above 0 it is more robust than its clean accuracy says. NaN where one of A, A_r and P_r is 0 or 1
+        A fraction in [-1, 1]: above 0 it is more robust than its clean accuracy predicts. NaN if one of A, A_r and P_r is 0 or 1
         (undefined), for no settings, no samples or a missing score.
 
     >>> effective_robustness([1, 1, 1, 0], {"fog:low": [1, 1, 1, 0]}, [1, 1, 1, 0], {"fog:low": [1, 0, 0, 0]})
@@ -603,9 +603,9 @@ def effective_robustness(
 
 
 def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> dict[str, float]:
-    """Errors under each perturbation relative to a reference model's, both summed over its levels: CE.
+    """CE: errors under each perturbation relative to a reference model's, both summed over its levels.
 
-    Returns for each perturbation a ratio of at least 0; NaN where the reference makes no errors (undefined) or a score is
+    Returns for each perturbation a ratio of at least 0; NaN if the reference makes no errors (undefined) or a score is
     missing.
 
     Source: VLM-RobustBench section 5.7 and appendix B.3.
@@ -653,7 +653,7 @@ def _share(condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], losses: S
 
 
 def _interval_of_share_above(test: BoundTest, bound: float, tail: float) -> Bounds:
-    """Bounds the share of m drops that lie above ``bound``, by partial conjunction."""
+    """Bounds the share of m drops above ``bound``, by partial conjunction."""
     above, below = test.p_above(bound), test.p_below(bound)
     low, high = count_interval(above, below, tail)
     return low / above.size, high / above.size

@@ -32,12 +32,12 @@ def estimate(
         name: a registered metric, or a record, which need not be registered.
         table: scores of N samples.
         setting: the setting of the cell for a metric of scope ``"cell"``; None for one of scope ``"sweep"``.
-        confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound. ``None`` computes no
-            interval before ``at`` is asked for one.
+        confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound. ``None`` defers the
+            interval until ``at`` is called.
 
-    Returns an :class:`Estimate`. ``value`` is NaN, and ``reason`` says why, when something it needs is missing or it is
-    undefined; ``valid`` is False when the metric does not apply to such scores; ``at`` gives the interval at any other level.
-    ``reason`` also says over how many settings the value was taken whenever these are not all of the published ones.
+    Returns an :class:`Estimate`. ``value`` is NaN, with a ``reason``, if something it needs is missing or it is
+    undefined; ``valid`` is False if the metric does not apply to the scores; ``at`` returns the interval at any other level.
+    ``reason`` also states the number of settings unless it equals the published number.
 
     Raises:
         UnknownName: no metric has that name.
@@ -60,7 +60,7 @@ def estimate(
     undefined = "" if refusal or not math.isnan(value) else f"undefined: needs {record.validity or 'other scores'}"
     note = record.note(table) if record.note else ""
 
-    @cache  # several rules, and the report, ask for the same level
+    @cache  # several rules and the report use the same level
     def at(level: float) -> tuple[float, float]:
         return _bounds(record, table, key, level) if math.isfinite(value) else (math.nan, math.nan)
 
@@ -98,7 +98,7 @@ def _value(record: Metric, table: ScoreTable, setting: str | None) -> float:
 
 
 def _bounds(record: Metric, table: ScoreTable, setting: str | None, confidence: float) -> tuple[float, float]:
-    """Returns the interval, cut to the possible values of the metric; NaN when it has none."""
+    """Returns the interval, clipped to the possible values of the metric; NaN if it has none."""
     if record.interval is None:
         return math.nan, math.nan
     low, high = record.interval(table, setting, confidence)
@@ -114,7 +114,7 @@ def _settings_note(table: ScoreTable) -> str:
 
 
 def _coverage_note(record: Metric, table: ScoreTable) -> str:
-    """Returns how much of the published settings the value covers, or an empty string when it covers exactly those."""
+    """Returns a note on the published settings that the value covers, or an empty string if it covers exactly those."""
     if Needs.PERTURBED_BY_SETTING not in record.needs:
         return ""
     if record.coverage is None:
@@ -126,7 +126,7 @@ def _coverage_note(record: Metric, table: ScoreTable) -> str:
     return f"over {count} of {full} {noun}" if count < full else f"over {count} {noun}, more than the {full} published ones"
 
 
-# Descriptions of metrics in words, for the documentation and the terminal.
+# Text descriptions of metrics, for the documentation and the terminal.
 
 
 _SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", ">>>")
@@ -151,7 +151,7 @@ class Description:
     name: str
     summary: str
     formula: str
-    """Empty where the docstring of the function has no paragraph ``Formula: ...``."""
+    """Empty if the docstring of the function has no paragraph ``Formula: ...``."""
     caveats: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
 
@@ -169,7 +169,7 @@ class Description:
 
 
 def describe(record: Described) -> Description:
-    """Returns the description of a quantity from its record, and from the docstrings of its functions where it has any.
+    """Returns the description of a quantity from its record, and from the docstrings of its functions, if any.
 
     >>> from pytest_vlmrobust import metrics
     >>> describe(metrics.get("accuracy_drop")).formula
@@ -184,7 +184,7 @@ def describe(record: Described) -> Description:
 
 
 def plain(text: str) -> str:
-    """Returns docstring text on one line, with names in backticks instead of roles.
+    """Returns docstring text as one line, with names in backticks instead of roles.
 
     >>> plain("see :func:`pcri` and ``x``")
     'see `pcri` and `x`'
@@ -194,7 +194,7 @@ def plain(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Returns a number in words: no exponent, infinity as a sign."""
+    """Returns a number as text: no exponent, infinity as a sign."""
     return "undefined" if math.isnan(value) else f"{value:g}".replace("inf", "∞")
 
 

@@ -85,10 +85,10 @@ class SizeTrend(NamedTuple):
 def size_trend(parameters: Sequence[float], drops: Sequence[float]) -> SizeTrend:
     """Fits the mean drop against the decimal logarithm of the number of parameters, by least squares.
 
-    The paper does not name its unit: its slopes and R^2 follow from its mean drops per tenfold size, and not per doubling or per
+    The paper does not name its unit: its slopes and R^2 follow from its mean drops per tenfold size, not per doubling or per
     parameter.
 
-    Returns slope and R^2; NaN for fewer than two sizes or a missing drop, and R^2 also where all drops are equal.
+    Returns slope and R^2; NaN for fewer than two sizes or a missing drop; R^2 also if all drops are equal.
 
     Source: VLM-RobustBench appendix A.3.
 
@@ -117,7 +117,7 @@ def scale_gain_interval(
 ) -> Bounds:
     """Bounds the gain per doubling by the samples' own slopes: score test for 0/1 scores, guarded Student's t otherwise.
 
-    The slope of the means is the mean of those slopes. For two models and 0/1 scores it is the interval of their difference.
+    The slope of the means is the mean of these slopes. For two models and 0/1 scores it is the interval of their difference.
 
     Returns ``(low, high)``, score per doubling; NaN for fewer than two sizes, no samples or a missing score.
 
@@ -130,7 +130,7 @@ def scale_gain_interval(
     if not _comparable(scores) or not np.ptp(sizes) > 0.0:
         return math.nan, math.nan
     weights, clusters = slope_weights(np.log2(sizes)), clusters_of(source_images, scores.shape[1])
-    steepest = float(weights.clip(min=0.0).sum())  # of one sample, right with the models above the mean size and wrong below
+    steepest = float(weights.clip(min=0.0).sum())  # of a sample that only models above the mean size get right
     low, high = _mean_slope(weights / steepest @ scores, clusters, confidence, binary=is_binary(scores))
     return steepest * max(low, -1.0), steepest * min(high, 1.0)
 
@@ -143,7 +143,7 @@ def scale_consistency_interval(
 ) -> Bounds:
     """Bounds the share of steps that lose nothing, by partial conjunction of the tests of the single steps.
 
-    A step counts as lost, or as kept, only where the scores of its two models show it: tails of flips for 0/1 scores, guarded
+    A step counts as lost, or as kept, only if the scores of its two models show it: tails of flips for 0/1 scores, guarded
     Student's t for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
 
     Returns ``(low, high)``, fractions in [0, 1]; NaN for fewer than two models, no samples or a missing score.
@@ -209,7 +209,7 @@ FamilyInterval: TypeAlias = Callable[[Sequence[float], FamilyScores, float, Sequ
 
 @dataclass(frozen=True, slots=True)
 class FamilyProperty(CommonFacts):
-    """One property of a family of models: its formula over sizes and mean scores, and what reports, policies and docs read."""
+    """One property of a family of models: its formula over sizes and mean scores, and facts for reports, policies and docs."""
 
     name: str
     function: Callable[[Sequence[float], Sequence[float]], float]
@@ -238,8 +238,8 @@ class FamilyProperty(CommonFacts):
         - ``scores``: the scores of each, shape (models, N), each in [0, 1]; NaN marks a missing one.
         - ``groups``: source image of each sample; None when all samples are independent.
 
-        Returns an :class:`Estimate`, NaN with a reason where something is missing or the property is undefined. ``reason`` also
-        names the steps in size that lose.
+        Returns an :class:`Estimate`, NaN with a reason if something is missing or the property is undefined. ``reason`` also
+        names the size steps that lose.
         """
         one_sided(confidence)
         models = pair_scores(**{f"scores[{model}]": model_scores for model, model_scores in enumerate(scores)})

@@ -1,8 +1,8 @@
-"""Losses that a mean over all samples hides: of one category, of one group of people, and of the same samples everywhere.
+"""Losses hidden by a mean over all samples: of one category, of one group of people, and of the same samples everywhere.
 
-A benchmark has many kinds of questions. One kind that is lost under every setting moves a mean by its share of the samples only.
-These metrics look at each kind alone, and at each sample alone. In a gate they read only answers that a setting leaves right, as
-``label_preserving_drop`` does.
+A benchmark has many kinds of questions. A kind that is lost under all settings moves a mean only by its share of the samples.
+These metrics look at each kind, and each sample, separately. In a gate they read only answers that a setting leaves right, like
+``label_preserving_drop``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BY_CATEGORY = "after VLM-RobustBench appendix A.2 (dataset category sensitivity
 def worst_category_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest of the categories' mean drops: above without correction (intersection-union), below by Bonferroni's.
 
-    Each category has an interval of its own, by whole source images: the tails of flips where every sample loses all or
+    Each category has its own interval, by whole source images: the tails of flips if every sample loses all or
     nothing, otherwise guarded Student's t. The largest upper end counts, so a small category makes the interval wide.
     """
     return _interval_of_worst_drop(table, table.required(Needs.CATEGORIES), confidence)
@@ -70,9 +70,9 @@ category_metric = partial(
 def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categories: Sequence[Hashable]) -> float:
     """Largest mean drop of any category of questions.
 
-    One category of thirty that is lost under every setting moves `mean_drop` by 3 percentage points, and this by all that the
-    category had. A gate leaves out categories of fewer than 30 source images and names them, because they show nothing
-    either way; it does not apply where fewer than two are left.
+    One category of thirty that is lost under all settings moves `mean_drop` by 3 percentage points, and this metric by the
+    full accuracy of the category. A gate leaves out and names categories of fewer than 30 source images: they show nothing
+    either way; it does not apply if fewer than two are left.
 
     A sample without a known category (empty text) is left out.
 
@@ -90,7 +90,7 @@ def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categ
 def worst_category_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the lowest of the categories' accuracies: below without correction (intersection-union), above by Bonferroni's.
 
-    Each category has an interval of its own, by whole source images: Clopper and Pearson's where every sample is always right
+    Each category has its own interval, by whole source images: Clopper and Pearson's if every sample is always right
     or always wrong, otherwise guarded Student's t. The lowest lower end counts, so a small category makes the interval wide.
     """
     means = per_sample(table.by_setting)
@@ -142,14 +142,14 @@ def worst_category_accuracy(perturbed_by_setting: BySetting, categories: Sequenc
 def worst_group_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest of the groups' mean drops: above without correction (intersection-union), below by Bonferroni's.
 
-    Each group has an interval of its own, by whole source images, as in `worst_category_drop`. No group is left out for its
+    Each group has its own interval, by whole source images, as in `worst_category_drop`. No group is left out for its
     size: a small one makes the interval wide.
     """
     return _interval_of_worst_drop(table, table.required(Needs.PEOPLE), confidence)
 
 
 def worst_group(table: ScoreTable) -> str:
-    """Returns which group of people loses most."""
+    """Returns the group of people that loses most."""
     return _worst_note(table, table.people, largest=True)
 
 
@@ -206,13 +206,13 @@ def count_always_lost(table: ScoreTable) -> str:
 def always_lost_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of all samples that are right on clean images and wrong under at least nine tenths of the settings.
 
-    Mean drops add up small losses of many samples and total losses of few. This counts the total ones. The denominator is all
-    samples, also those that are wrong on clean images, so that it is the part of `mean_drop` that no setting brings back.
+    Mean drops add up small losses of many samples and total losses of few. This counts the total losses. The denominator is all
+    samples, including those wrong on clean images, so it is the part of `mean_drop` that no setting brings back.
 
-    Nine tenths, and not all: a sample that is lost is still right by luck under some settings. If its answer has a chance g to
-    be right under each of S settings, it is counted with probability ``P(Binomial(S, g) <= S / 10)``. With 133 settings that is
-    1.00 for g = 0, 0.99 for 0.05, 0.54 for 0.1, and 0.00 for 0.25. So it counts samples that get the same wrong answer nearly
-    everywhere, as answers without sampling do. It misses those that are guessed anew among four options.
+    Nine tenths, not all: a lost sample is still right by luck under some settings. If its answer has a probability g to
+    be right under each of S settings, it is counted with probability ``P(Binomial(S, g) <= S / 10)``. With 133 settings this is
+    1.00 for g = 0, 0.99 for 0.05, 0.54 for 0.1, and 0.00 for 0.25. So it counts samples with the same wrong answer nearly
+    everywhere, as is typical without sampling. It misses samples that are guessed anew among four options.
 
     Formula: ``share of the samples i with clean_i >= 0.5 and m_i <= 0.1, with m_i = mean over settings s of perturbed_si``
 
@@ -242,7 +242,7 @@ def always_lost_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 def circular_accuracy(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the samples that are right in every order of their options.
 
-    A question with more options than orders counts by the orders that are asked. Guessing among four gets 0.4 %.
+    A question with more options than orders counts by the orders asked. Guessing among four options gets 0.4 %.
 
     Formula: ``mean over samples i of min(clean_i, perturbed_si over settings s)``
 
@@ -257,7 +257,7 @@ def circular_accuracy(clean: ArrayLike, perturbed_by_setting: BySetting) -> floa
 
 
 def _lowest(clean: Scores, perturbed: Mapping[str, Scores]) -> Scores:
-    """Returns the lowest score of each sample, shape (N,); NaN where one is missing."""
+    """Returns the lowest score of each sample, shape (N,); NaN if one is missing."""
     lowest: Scores = np.min([clean, *perturbed.values()], axis=0)
     return lowest
 
@@ -282,7 +282,7 @@ def _interval_of_worst_drop(table: ScoreTable, labels: Sequence[str], confidence
 def _worst_note(table: ScoreTable, labels: Sequence[str] | None, *, largest: bool) -> str:
     after = per_sample(table.by_setting)
     means = _means(table.clean - after if largest else after, labels or ())
-    if len(set(means.values())) < 2:  # none is worse than the others
+    if len(set(means.values())) < 2:  # none is the worst
         return ""
     worst = (max if largest else min)(means, key=means.__getitem__)
     said = points(means[worst]) if largest else f"{means[worst]:.3f}"
@@ -292,13 +292,13 @@ def _worst_note(table: ScoreTable, labels: Sequence[str] | None, *, largest: boo
 
 
 def _means(values: Scores, labels: Sequence[Hashable]) -> dict[Hashable, float]:
-    """Returns the mean of each label, all NaN where a value is missing: it could be the worst."""
+    """Returns the mean of each label; all NaN if a value is missing, because it could be the worst."""
     known = float(values.sum()) * 0.0
     return {label: float(values[rows].mean()) + known for label, rows in _rows(labels).items()}
 
 
 def _rows(labels: Sequence[Hashable]) -> dict[Hashable, NDArray[np.intp]]:
-    """Returns the samples of each label but the unknown one, in the order of the labels' text."""
+    """Returns the samples of each known label, ordered by the text of the label."""
     members: dict[Hashable, list[int]] = {}
     for row, label in enumerate(labels):
         if label != UNKNOWN:

@@ -33,10 +33,10 @@ from .table import Needs, ScoreTable
 
 
 def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> float:
-    """PCRI of a model to which the rest of the image is indifferent: 1 - [1 - (1 - P) (1 - 1/k)^(m-1)] / P.
+    """PCRI of a model unaffected by the rest of the image: 1 - [1 - (1 - P) (1 - 1/k)^(m-1)] / P.
 
-    Such a model knows from the best patch exactly what it knows from the whole image, and guesses the rest again for each patch.
-    ``[pcri_neutral, 0]`` is the luck envelope: a raw index inside it is no evidence of distraction. It is 0 when the same
+    Such a model knows from the best patch exactly what it knows from the whole image, and guesses the rest anew for each patch.
+    ``[pcri_neutral, 0]`` is the luck envelope: a raw index inside it is no evidence of distraction. It is 0 if the same
     question gets the same guess in every view.
 
     Args:
@@ -70,10 +70,10 @@ def _chances(options: ArrayLike, attempts: int) -> Scores:
 
 
 def excess_contrast(whole: Scores, patches: Scores, chances: Scores) -> Scores:
-    """Returns, for each sample, the failures of its best patch in excess of those that luck allows, shape (N,).
+    """Returns, for each sample, the failures of its best patch in excess of those expected from luck, shape (N,).
 
-    ``(1 - max_j A_ij) - (1 - 1/k_i)^(m-1) (1 - whole_i)``: its mean is 0 for a model that knows from the best patch what it knows
-    from the whole image and guesses the rest, positive where the whole is needed, negative where it distracts.
+    ``(1 - max_j A_ij) - (1 - 1/k_i)^(m-1) (1 - whole_i)``: the mean is 0 for a model that knows from the best patch what it knows
+    from the whole image and guesses the rest, positive if the whole is needed, negative if it distracts.
     """
     luck: Scores = chance_of_no_luck(chances, patches.shape[1]) * (1.0 - whole)
     contrast: Scores = (1.0 - best(patches)) - luck
@@ -92,9 +92,9 @@ def excess_interval(table: ScoreTable, setting: str | None, confidence: float) -
 def excess_reach(circumstances: Circumstances) -> tuple[float, float]:
     """Returns the range of the index less luck: ``-u (1 - P) / P`` to ``(1 - u (1 - P)) / P``, u = (1 - 1/k)^(m - 1).
 
-    The ends are those where all best patches are right, and where none is, for a full-image score P, k options and m patches.
-    Where k or m is unknown, u is 1, as for
-    open questions; where P is unknown, see :func:`index_reach`.
+    At the ends all best patches are right, or none is, for a full-image score P, k options and m patches.
+    If k or m is unknown, u is 1, as for
+    open questions; if P is unknown, see :func:`index_reach`.
 
     >>> [round(end, 3) for end in excess_reach(Circumstances(attempts=9, options=2, clean=0.6))]
     [-0.003, 1.664]
@@ -123,15 +123,15 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
     """PCRI less what luck alone gives: below 0 the rest of the image distracts, above 0 it is needed.
 
     Raw PCRI minus :func:`pcri_neutral`, that is ``mean(z) / mean(whole)`` with ``z_i = (1 - max_j A_ij) - (1 - 1/k_i)^(m-1)
-    (1 - whole_i)``. It takes out the luck of guesses among options, and errs both ways: where a model gives the same guess in
-    every view the correction is too large, and the value errs towards "needed"; where its answers vary from view to view for
-    another reason than guessing it is too small, and a model to which the rest of the image is indifferent has a value below 0.
+    (1 - whole_i)``. It removes the luck of guesses among options, and errs both ways: if a model gives the same guess in
+    every view the correction is too large, and the value errs towards "needed"; if its answers vary between views for
+    other reasons than guessing it is too small, and a model unaffected by the rest of the image has a value below 0.
     Gate :func:`pcri_matched`.
 
     Formula: ``[sum_i (1 - max_j patches_ij) - (1 - chance_i)^(m-1) (1 - whole_i)] / sum_i whole_i, for m patches``
 
     Returns:
-        About 0 for a model to which the rest of the image is indifferent; NaN if the full-image score is 0 (undefined), for no
+        About 0 for a model unaffected by the rest of the image; NaN if the full-image score is 0 (undefined), for no
         samples, no patches or a missing score.
 
     >>> round(pcri_excess([1, 1, 1, 0], [[1, 0], [1, 1], [0, 0], [1, 0]], [0.5, 0.5, 0.5, 0.5]), 3)
@@ -146,11 +146,11 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
 
 
 def matched_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the index against the best of equally many attempts at the whole image, and allows for new guesses on each attempt.
+    """Bounds the index against the best of equally many attempts at the whole image, allowing for new guesses on each attempt.
 
-    A model that sticks to its guess when the image is shifted shows less luck in its attempts than it has on patches. The upper
-    bound allows for it: where guesses, made anew for each attempt, would have been right more often than the attempts were, it is
-    that of the index against such guesses. So luck alone never shows distraction, and a low index that luck may explain is
+    A model that keeps its guess when the image is shifted shows less luck in its attempts than it has on patches. The upper
+    bound allows for this: if new guesses for each attempt would have been right more often than the attempts were, it is
+    that of the index against such guesses. So luck alone never shows distraction, and a low index that luck can explain is
     undecided.
     """
     attempts, patches = table.required(Needs.WHOLE_ATTEMPTS, setting), best(table.required(Needs.PATCHES, setting))
@@ -176,12 +176,12 @@ def matched_interval(table: ScoreTable, setting: str | None, confidence: float) 
 def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike) -> float:
     """PCRI with equal luck on both sides: the best of n*n patches against the best of n*n attempts at the whole image.
 
-    Exactly 0 in expectation for a model that guesses and for one to which the rest of the image is indifferent, of the right sign
-    otherwise, and nearer to 0 than the truth. It removes as much luck as the attempts have: they are the image shifted a little
-    (``attempts:n``), with an unchanged question and order of options. A model that sticks to its answer when the image
-    is shifted, and not when it sees another patch, has the luck of patches left in the value, which then errs towards
-    "distracted". The interval allows for luck by guessing, so that such a model is undecided; a note says how many samples differ
-    between attempts. Where most samples are right in some attempt the value cannot be far below 0: it is at least ``1 - 1 / P``
+    Exactly 0 in expectation for a model that guesses and for one unaffected by the rest of the image, of the right sign
+    otherwise, and closer to 0 than the truth. It removes as much luck as the attempts have: they show the image slightly shifted
+    (``attempts:n``), with the same question and order of options. A model that keeps its answer when the image
+    is shifted, but not when it sees another patch, has the luck of patches left in the value, which then errs towards
+    "distracted". The interval allows for luck by guessing, so such a model is undecided; a note says how many samples differ
+    between attempts. If most samples are right in some attempt the value cannot be far below 0: it is at least ``1 - 1 / P``
     for a share P of samples with a right attempt.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(max_j attempts_ij)``

@@ -27,21 +27,21 @@ from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 
 PROMPT_MARGIN = 0.05
-"""Margin above the overlap predicted from the prompt, 5 percentage points. A model above it must have looked at the image: the
-best rule that was found for predicting boxes from the prompt, of any form and fitted to any number of other images, overlaps by
+"""Margin over the overlap predicted from the prompt, 5 percentage points. A model above it must have looked at the image: the
+best rule found for predicting boxes from the prompt, of any form and fitted to any number of other images, overlaps by
 3 points more than a linear rule fitted to the samples."""
 _TAIL = 0.05
 """Error probability of the claim that a model does a task."""
 UNKNOWN = ""
-"""Label of an unknown position or group of people: gaps leave such samples out."""
+"""Label of an unknown position or group of people; gaps leave out samples with it."""
 
 # Whether a model does the task at all. If it does not, its losses and gaps mean nothing
 
 
 def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
-    """Returns why a model is not shown to do a task at all, or an empty string. If it does not, its losses and gaps mean nothing.
+    """Returns why a model is not shown to do a task at all, or an empty string. Without that, losses and gaps mean nothing.
 
-    The one-sided 95 % bound of its gain over asking without the images has to be above 0. This is a real hurdle for boxes:
+    The one-sided 95 % bound of its gain over asking without the images must be above 0. This is a real hurdle for boxes:
     without the image, a model can still copy the boxes of the context. A missing score counts against the model; if all scores
     are missing, the result is unknown.
     """
@@ -53,8 +53,8 @@ def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
 def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
     """Returns why a model is not shown to look at the image when boxes are requested, or an empty string.
 
-    The one-sided 95 % bound of its gain over predictions from the prompt has to be above ``PROMPT_MARGIN``: a model that refuses
-    to answer without the images may still answer from the prompt with them. A missing score counts against the model.
+    The one-sided 95 % bound of its gain over predictions from the prompt must be above ``PROMPT_MARGIN``: a model that refuses
+    to answer without the images may, with them, still answer from the prompt. A missing score counts against the model.
 
     Args:
         table: scores of N samples with the images, N > 0.
@@ -175,8 +175,8 @@ position_metric = partial(
 def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     """Largest minus smallest accuracy over the positions at which the target was shown.
 
-    Unreadable answers count as wrong here, as everywhere; the published code leaves them out of this gap, which flatters a model
-    that seldom answers. Noise widens the gap between positions that are alike, the more so the more positions there are.
+    Unreadable answers count as wrong, as everywhere; the published code leaves them out of this gap, which flatters a model
+    that seldom answers. Noise widens the gap between equal positions, more so with more positions.
 
     A sample without a known position (empty text) is left out.
 
@@ -212,7 +212,7 @@ people_metric = partial(
     not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
 def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
-    """Largest minus smallest mean score over groups of people; see :func:`signed_group_gap` for which of two is ahead.
+    """Largest minus smallest mean score over groups of people; :func:`signed_group_gap` shows which of two is ahead.
 
     A sample without a known group (empty text) is left out.
 
@@ -236,7 +236,7 @@ def signed_group_gap(scores: ArrayLike, groups: Sequence[Hashable], first: Hasha
         first: the group whose advantage is positive; the paper's is "male".
         second: the group compared with.
 
-    Returns a fraction in [-1, 1]; NaN when a group has no sample, or a missing score.
+    Returns a fraction in [-1, 1]; NaN if a group has no sample, or a missing score.
 
     Source: The Perceptual Observatory section 3.3 (gender bias).
 
@@ -319,9 +319,9 @@ def _left_out_note(names: Sequence[str] | None, noun: str) -> str:
 
 
 def transfer_retention_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0.
+    """Bounds the share of the mean overlap that is kept; a side is infinite if the original may be 0.
 
-    By guarded Student's t: one more sample may lose all, or gain all.
+    Uses guarded Student's t: one more sample may lose all, or gain all.
     """
     parts, lost = np.stack([table.required(Needs.PERTURBED, setting), table.clean], axis=1), (0.0, 1.0)
     low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=lost, against_high=(1.0, 0.0), gains="high")
@@ -352,7 +352,7 @@ retention_metric = partial(
 def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> float:
     """TR: the share of the mean overlap (guided localisation) that survives a perturbation.
 
-    A model that copies the boxes of the context, without looking, keeps all of its overlap.
+    A model that copies the boxes of the context without looking keeps all of its overlap.
 
     Formula: ``mean(perturbed) / mean(clean)``
 
@@ -370,19 +370,19 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
 # Human performance on the tasks, for reference lines in reports
 #
 # Source: The Perceptual Observatory (arXiv 2512.15949), section 5.8: 100 samples of each of its two datasets, two annotators. The
-# numbers belong to its images (celebrities and rendered words), not to those of a run, and judge nothing.
+# numbers apply to its images (celebrities and rendered words), not to those of a run, and decide nothing.
 
 
 _STUDY = "two people on the paper's own faces and words (The Perceptual Observatory, section 5.8)"
 
 
 class HumanReference(NamedTuple):
-    """What people reached in one task."""
+    """Human performance in one task."""
 
     text: str
-    """The number as published, who reached it, and where it stands."""
+    """The number as published, who reached it, and its source."""
     value: float
-    """A fraction in [0, 1]; where the paper says "above", the bound."""
+    """A fraction in [0, 1]; the bound if the paper says "above"."""
 
 
 _BY_TASK = {
@@ -393,12 +393,12 @@ _BY_TASK = {
 
 
 def human_reference(task: str) -> HumanReference | None:
-    """Returns what people reached in a task; None where nothing is published.
+    """Returns the human performance in a task; None if nothing is published.
 
-    There is no number of its own for localisation with one hint, and none for larger grids.
+    There is no separate number for localisation with one hint, and none for larger grids.
 
     Args:
-        task: ``"matching"``, ``"pointing"``, ``"guided_published"`` or any other: people were not tested on moved queries, for
+        task: ``"matching"``, ``"pointing"``, ``"guided_published"`` or another: people were not tested on moved queries, for
         example.
 
     >>> human_reference("guided_published").value

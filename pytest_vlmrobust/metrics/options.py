@@ -1,6 +1,6 @@
-"""What the order of options and the wording of a question do to its answers.
+"""Effects of the order of options and of the wording of a question on the answers.
 
-When options change their letters, answers follow the option, or the letter.
+If options change their letters, answers follow either the option or the letter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOVES = "a letter that is chosen too often pulls more with each answer, and one
 def answer_agreement(same_by_setting: BySetting) -> float:
     """Share of the questions whose answer names the same option in every order, right or wrong.
 
-    It reads no right answers. Answers that cannot be read agree with none. Guessing among four gets 1.6 %.
+    It reads no right answers. Unreadable answers agree with none. Guessing among four options gets 1.6 %.
 
     Formula: ``mean over questions i of min over settings s of same_si``
 
@@ -58,7 +58,7 @@ def letter_pull_interval(table: ScoreTable, _setting: str | None, confidence: fl
 
 
 def pulling_letter(table: ScoreTable) -> str:
-    """Returns which letter is chosen most often beyond its share of right options, or least often."""
+    """Returns the letter chosen most often, or least often, relative to its share of right options."""
     chosen, right = (table.argument(need, None) or {} for need in (Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER))
     means = {letter: (float(chosen[letter].mean()), float(right[letter].mean())) for letter in chosen}
     letter = max(means, key=lambda name: abs(means[name][0] - means[name][1]), default="")
@@ -90,8 +90,8 @@ def a_letter_is_chosen(table: ScoreTable, _setting: str | None) -> str:
 def letter_pull(chosen_by_letter: ByLetter, right_by_letter: ByLetter) -> float:
     """How much more often, or less often, a letter is answered than its option is right, for the letter that is worst.
 
-    All orders count. Over every cyclic order each letter is right equally often. So what a model does not know pulls no letter,
-    as long as it chooses by the option. Orders whose answer cannot be read are left out.
+    All orders count. Over all cyclic orders each letter is right equally often. So what a model does not know pulls no letter
+    if the model chooses by the option. Orders with an unreadable answer are left out.
 
     Formula: ``max over letters L of |share of answers L - share of right options L|``
 
@@ -110,12 +110,12 @@ def letter_pull(chosen_by_letter: ByLetter, right_by_letter: ByLetter) -> float:
 
 
 def _agreeing(same: dict[str, Scores]) -> Scores:
-    """Returns the lowest flag of each sample, shape (N,); NaN where one is missing."""
+    """Returns the lowest flag of each sample, shape (N,); NaN if one is missing."""
     return np.min([*same.values()], axis=0) if same else np.zeros(0)
 
 
 def _excess(chosen: dict[str, Scores], right: dict[str, Scores]) -> Scores:
-    """Returns by how much each letter is chosen more often than it is right, shape (N, letters)."""
+    """Returns the excess of choosing each letter over its share of right options, shape (N, letters)."""
     if {*chosen} != {*right}:
         raise ValueError(f"letters that are chosen {sorted(chosen)} and right {sorted(right)} differ. Give both for each letter")
     return np.stack([chosen[letter] - right[letter] for letter in chosen], axis=1) if chosen else np.zeros((0, 0))
@@ -127,7 +127,7 @@ def _excess(chosen: dict[str, Scores], right: dict[str, Scores]) -> Scores:
 def wording_range_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest difference of any two wordings: above without correction (intersection-union), below by Bonferroni's.
 
-    It holds although the data choose which two are compared. Each pair has the test of `accuracy_drop`.
+    It holds even though the data choose the two to compare. Each pair has the test of `accuracy_drop`.
     """
     each = np.stack([table.clean, *table.by_setting.values()], axis=1)
     count = each.shape[1]
@@ -137,7 +137,7 @@ def wording_range_interval(table: ScoreTable, _setting: str | None, confidence: 
 
 
 def extreme_wordings(table: ScoreTable) -> str:
-    """Returns which wordings have the highest and the lowest accuracy, where they differ."""
+    """Returns the wordings with the highest and the lowest accuracy, if they differ."""
     means = {name: float(scores.mean()) for name, scores in {"clean": table.clean, **table.by_setting}.items()}
     best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
     return f"best {best} ({means[best]:.3f}), worst {worst} ({means[worst]:.3f})" if means[best] > means[worst] else ""
@@ -162,8 +162,8 @@ _MOVES_RANGE = "a better score in the best wording makes the range larger, and i
 def wording_range(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Accuracy in the best wording less accuracy in the worst one.
 
-    The deployed wording counts among them. A wording is compared on the questions that it changes, with all wordings that
-    change these too, and the largest range of such questions counts.
+    This includes the deployed wording. A wording is compared on the questions that it changes, with all wordings that
+    also change these, and the largest range of such questions counts.
 
     Formula: ``max over wordings w of accuracy(w) - min over wordings w of accuracy(w)``
 

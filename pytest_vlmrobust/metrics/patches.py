@@ -1,7 +1,7 @@
 """PCRI and RCI compare the whole image with its best patch; read as properties of a model and of a dataset.
 
 Every index is a ratio of means over the same samples, so its bounds come from linear contrasts. Few samples are right only on the
-whole image, or only on a patch, so each bound is guarded by one more such sample against it.
+whole image, or only on a patch, so each bound is guarded by one more sample of that kind.
 
 Sources: PCRI (arXiv 2509.23879) and RCI (arXiv 2509.23673), which read the same quantity as a property of the model and of the
 dataset.
@@ -30,7 +30,7 @@ from .table import Needs, ScoreTable
 
 Item = TypeVar("Item")
 
-# What the metrics read from each sample
+# The scores that the metrics read from each sample
 
 
 def whole_and_patches(whole: ArrayLike, **patches: ArrayLike) -> tuple[Scores, ...]:
@@ -49,13 +49,13 @@ def whole_and_patches(whole: ArrayLike, **patches: ArrayLike) -> tuple[Scores, .
 
 
 def best(attempts: Scores) -> Scores:
-    """Returns the best score of each sample, shape (N,), from ``attempts`` (N, m); NaN without attempts or if one is missing."""
+    """Returns the best score of each sample, shape (N,), from ``attempts`` (N, m); NaN if there are none or one is missing."""
     # numpy's max keeps NaN: a missing attempt might have been the best one
     return attempts.max(axis=1, initial=0.0) if attempts.shape[1] else np.full(len(attempts), math.nan)
 
 
 def index_of(attempted: Scores, whole: Scores) -> float:
-    """Returns 1 - mean(attempted) / mean(whole), each of shape (N,); NaN where no answer to a whole image is right."""
+    """Returns 1 - mean(attempted) / mean(whole), each of shape (N,); NaN if no answer to a whole image is right."""
     total = float(whole.sum())
     return 1.0 - float(attempted.sum()) / total if total > ROUNDING else math.nan
 
@@ -75,10 +75,10 @@ def index_interval(table: ScoreTable, setting: str | None, confidence: float) ->
 
 
 def index_reach(circumstances: Circumstances) -> tuple[float, float]:
-    """Returns the range of 1 - best patch / whole: from all best patches right to none right.
+    """Returns the range of 1 - best patch / whole: from all best patches right to none.
 
-    ``1 - 1/P`` to 1 for a full-image score P; with as many attempts at the whole image P is at least that of the first one. Where
-    P is unknown, it is that of the smallest score for which the index is defined: chance and a percentage point.
+    ``1 - 1/P`` to 1 for a full-image score P; with as many attempts at the whole image, P is at least that of the first one. If
+    P is unknown, it is the smallest score for which the index is defined: chance plus one percentage point.
 
     >>> [round(end, 3) for end in index_reach(Circumstances(clean=0.8))]
     [-0.25, 1.0]
@@ -95,7 +95,7 @@ def lowest_whole(circumstances: Circumstances) -> float:
 def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
     """Returns why the full-image score cannot be compared with patches, or an empty string.
 
-    Chance is the larger of what guessing gives and what the same answer to every question gives, where the targets are known.
+    Chance is the score of guessing or, if larger and the targets are known, that of the same answer to every question.
 
     Source: PCRI section 3 and RCI section 3.2, "Validity domain and chance", with the analytic standard error.
     """
@@ -127,7 +127,7 @@ def neutral_index(whole: Scores, chances: Scores, attempts: int) -> float:
 
 
 def luck_envelope(table: ScoreTable) -> str:
-    """Returns the raw indices that luck alone explains, for each grid of patches; an empty string when they are unknown."""
+    """Returns the raw indices that luck alone explains, for each grid of patches; an empty string if they are unknown."""
     chances = table.chance_of_each()
     if chances is None:
         return ""
@@ -167,9 +167,9 @@ raw_metric = partial(
 def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
 
-    Below 0 the best patch does better than the whole image, which the paper reads as distraction. A value below 0 is not enough
+    Below 0 the best patch beats the whole image, which the paper reads as distraction. A value below 0 is not enough
     to show distraction: n*n attempts beat one even for a model that guesses, and a model that needs the whole image can have a
-    raw index below 0. See :func:`pcri_neutral` for the part of luck and :func:`pcri_excess` for the rest.
+    raw index below 0. See :func:`pcri_neutral` for the part due to luck and :func:`pcri_excess` for the rest.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
@@ -184,11 +184,11 @@ def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
 
 
 def relative_index_change(coarse: float, fine: float) -> float:
-    """Relative fall of an index from a coarse grid to a fine one: above 0 where finer patches help more.
+    """Relative fall of an index from a coarse grid to a fine one: above 0 if finer patches help more.
 
     Formula: ``(coarse - fine) / |coarse|``
 
-    Returns a ratio; NaN where the index of the coarse grid is 0 (undefined) or one is NaN. It says little where that index is
+    Returns a ratio; NaN if the index of the coarse grid is 0 (undefined) or one is NaN. It says little if that index is
     small.
 
     Source: PCRI appendix A.4.6 and figure 7, from 2 x 2 to 3 x 3.
@@ -210,7 +210,7 @@ def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
     Returns:
-        At most 1: above 0 the dataset needs the whole image, below 0 a region is enough, or luck explains it (see :func:`pcri`).
+        At most 1: above 0 the dataset needs the whole image; below 0 a region is enough, or luck explains it (see :func:`pcri`).
         NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
     """
     full, views = whole_and_patches(whole, patches=patches)
@@ -229,8 +229,8 @@ def rci_band(value: float) -> str:
     """Names the band of a Region Comprehension Index.
 
     ``strong local`` up to -0.30, ``moderate local`` up to -0.10, ``balanced`` up to 0.10, ``moderate global`` below 0.30 and
-    ``strong global`` from 0.30. The paper puts 0.30 into two bands; here it is strong, as -0.30 is. Bands of raw indices inherit
-    their luck: on a choice among four, guessing alone is "strong local".
+    ``strong global`` from 0.30. The paper puts 0.30 into two bands; here it is strong, like -0.30. Bands of raw indices inherit
+    their luck: with four options, guessing alone is "strong local".
 
     Returns one of :data:`RCI_BANDS`.
 
@@ -251,12 +251,12 @@ def rci_band(value: float) -> str:
 
 
 def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
-    """Names the band of each dataset among others, by the fifth of them that its index lies in: percentile-based calibration.
+    """Names the band of each dataset by the fifth of all datasets that its index falls into: percentile-based calibration.
 
     Returns for each dataset one of :data:`RCI_BANDS`: up to the 20th percentile of the indices ``strong local``, and so on. Empty
-    for fewer datasets: they are no scale.
+    for fewer datasets: they make no scale.
 
-    Source: RCI section 3.2, which recommends percentiles and gives none. Fifths, one for each band, are ours.
+    Source: RCI section 3.2, which recommends percentiles without naming any. Fifths, one for each band, are ours.
 
     >>> percentile_bands({"a": -0.5, "b": -0.2, "c": 0.0, "d": 0.1, "e": 0.2})["b"]
     'moderate local'
@@ -270,7 +270,7 @@ def percentile_bands(values: Mapping[str, float]) -> dict[str, str]:
 
 
 def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
-    """Share of all correct answers that each patch position gives when it is seen alone: the map of spatial bias.
+    """Share of all correct answers given from each patch position alone: the map of spatial bias.
 
     Returns n*n fractions that add up to 1; all NaN without any correct answer, for no samples or a missing score.
 
@@ -285,9 +285,9 @@ def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
 
 
 def best_patches(scores: ArrayLike) -> tuple[int, ...]:
-    """Chooses the best patch of each sample, the first one where several are equally good.
+    """Chooses the best patch of each sample, the first of several equally good ones.
 
-    Ties do not matter for scores that are averaged; they do for corpus metrics, so that one rule must hold.
+    Ties do not matter for averaged scores, but they do for corpus metrics, so the rule is fixed.
 
     Returns N positions, counted row by row from 0.
 
@@ -310,14 +310,14 @@ def corpus_pcri(
 ) -> float:
     """PCRI or RCI under a metric of the whole corpus: 1 - M(answers of the best patches) / M(answers of the whole images).
 
-    For metrics that are no mean over samples: CIDEr, F1, accuracy by group of questions. The patch is chosen for each sample by
+    For metrics that are not a mean over samples: CIDEr, F1, accuracy by group of questions. Each sample's patch is chosen by
     its own score; the metric then sees all chosen answers together.
 
     Args:
-        corpus_metric: computes a score from N items; any scale on which 0 is the worst.
-        whole: N items, whatever the metric reads (an answer with its references, say), from the whole images.
+        corpus_metric: computes a score from N items, on any scale with 0 as the worst.
+        whole: N items as the metric reads them (such as an answer with its references), from the whole images.
         patches: N lists of n*n items, from each patch alone.
-        scores: shape (N, n*n), score of each of these in [0, 1], by which the patch is chosen.
+        scores: shape (N, n*n), score of each of these in [0, 1], used to choose the patch.
 
     Returns the index; NaN if the metric of the whole images is not above 0 (undefined), or NaN.
 
@@ -347,13 +347,13 @@ class Correlation(NamedTuple):
 
 
 def rci_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> Correlation:
-    """Correlates the indices that two reference models give to the same datasets.
+    """Correlates the indices of the same datasets by two reference models.
 
-    A high value says that the index ranks datasets alike for both models. Luck has the same effect: it depends on the number of
-    options, which all models share.
+    A high value means that both models rank the datasets alike. Luck has the same effect: it depends on the number of
+    options, which is the same for all models.
 
     Returns Pearson's and Spearman's correlation in [-1, 1] and the number of datasets; correlations are NaN for fewer than two
-    datasets, where one side is constant, or for an index that is NaN.
+    datasets, if one side is constant, or if an index is NaN.
 
     Source: RCI section 4.2.1 and figure 2 (Pearson); ranks are ours.
 

@@ -1,4 +1,4 @@
-"""Grid pointing and localisation: where a model points without looking, how far it misses, and how boxes overlap.
+"""Grid pointing and localisation: pointing without looking, the distance of misses, and the overlap of boxes.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), sections 3.2 and 3.3 and its published evaluation code.
 """
@@ -29,13 +29,13 @@ Cell = tuple[int, int]
 
 
 def fixation_rate(answers: Sequence[Sequence[Hashable | None]]) -> float:
-    """Share of the items whose answer is the same for every position of the target: pointing without looking.
+    """Share of the items with the same answer for every position of the target: pointing without looking.
 
     Args:
         answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for an
             unreadable answer.
 
-    Returns a fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. Guessing anew each time
+    Returns a fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. A new guess each time
     gives 1/64 on a grid of four cells.
 
     Source: The Perceptual Observatory, published evaluation code (fixation rate).
@@ -61,9 +61,9 @@ class GridError(NamedTuple):
 
 
 def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridError:
-    """Measures by how many cells wrong answers miss their targets, rows and columns added up.
+    """Measures the distance of wrong answers from their targets in cells, rows plus columns.
 
-    Returns the mean distance over the wrong readable answers, and how many answers it leaves out.
+    Returns the mean distance over the wrong readable answers, and the numbers of wrong and of unreadable answers.
 
     Source: The Perceptual Observatory, published evaluation code (Manhattan error).
 
@@ -78,16 +78,16 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     return GridError(distance, len(distances), len(answers) - len(read))
 
 
-# The same with intervals, and the share of requested boxes that were given
+# The same with intervals, and the share of requested boxes in the answers
 
 
 def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0.90) -> Estimate:
     """Estimates :func:`fixation_rate` with Wilson's interval over items.
 
-    Items with fewer placements than others (a sample of the questions) are left out, and ``reason`` says how many: the fewer
-    placements, the easier it is to answer them alike.
+    Items with fewer placements than others (a sample of the questions) are left out and counted in ``reason``: the fewer
+    placements, the easier it is to give the same answer to all.
 
-    Returns an :class:`Estimate` over the items that are left; NaN with a reason without items or with one placement each.
+    Returns an :class:`Estimate` over the other items; NaN with a reason without items or with one placement each.
 
     >>> round(fixation([["[0,0]"] * 4, ["[0,0]", "[0,1]", "[1,0]", "[1,1]"]]).high, 3)
     0.879
@@ -113,9 +113,9 @@ def grid_distance(
     confidence: float = 0.90,
     source_images: Sequence[str] | None = None,
 ) -> Estimate:
-    """Estimates the distance of :func:`grid_error`, with Fieller's interval: the number of wrong answers is uncertain, too.
+    """Estimates the distance of :func:`grid_error` with Fieller's interval, since the number of wrong answers is uncertain too.
 
-    Returns an :class:`Estimate` in cells, at least 1, over the wrong readable answers, ``n`` of them; NaN with a reason when
+    Returns an :class:`Estimate` in cells, at least 1, over the ``n`` wrong readable answers; NaN with a reason if
     there are none.
 
     >>> grid_distance([(0, 0), (1, 1), (0, 1)], [(0, 0), (0, 0), (0, 0)]).value
@@ -138,8 +138,8 @@ def grid_distance(
 def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:
     """Estimates the share of the requested boxes that were given, right or wrong.
 
-    Returns an :class:`Estimate` in [0, 1]: Wilson's or the exact interval when each sample gives all or none, otherwise guarded
-    Student's t. NaN with a reason without samples, or when a share is missing.
+    Returns an :class:`Estimate` in [0, 1]: Wilson's or the exact interval if each sample gives all or none, otherwise guarded
+    Student's t. NaN with a reason without samples, or if a share is missing.
 
     >>> coverage([1.0, 0.5, 1.0, 0.5]).value
     0.75
@@ -201,10 +201,10 @@ class Overlap(NamedTuple):
 
 
 def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overlap:
-    """Averages the overlap of predicted with true boxes; an attribute that was not found counts 0.
+    """Averages the overlap of predicted with true boxes; an attribute without a box counts 0.
 
     Args:
-        predicted: a box for each of N attributes, None where the model gave none. A box with corners in the wrong order has no
+        predicted: a box for each of N attributes, None if the model gave none. A box with corners in the wrong order has no
             area: it counts as given, with an overlap of 0.
         truth: the N true boxes, in the same coordinate system.
 
@@ -245,7 +245,7 @@ def _four(values: Scores) -> boxes.Box:
 
 
 # Prompt leakage: how well the boxes in the prompt predict the requested boxes
-# The place of the nose roughly predicts the place and size of the mouth. A fixed rule can use this without looking at the
+# The position of the nose roughly predicts the position and size of the mouth. A fixed rule can use this without looking at the
 # image. Least squares on the other samples, each left out in turn, measure how good such a rule can be.
 
 
@@ -260,18 +260,18 @@ def prompt_leakage_iou(
 ) -> Scores:
     """Mean overlap of the requested boxes with the best linear prediction from the boxes in the prompt.
 
-    Each coordinate of an asked box is a constant plus a linear function of all told ones, by ridge regression on the samples of
-    all other groups. With few samples it shrinks to the mean box, either at a fixed place or moving with the top left corner of
-    the told boxes: the rule with the larger mean overlap counts. Predictions are cut to the image; two
-    eyes are swapped where that overlaps more.
+    Each coordinate of a requested box is a constant plus a linear function of all given ones, by ridge regression on samples of
+    all other groups. With few samples it shrinks to the mean box, either at a fixed position or moving with the top left of
+    the given boxes: the rule with the larger mean overlap counts. Predictions are clipped to the image; two
+    eyes are swapped if that overlaps more.
 
     Args:
-        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN where a sample's prompt lacks it.
+        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN if a sample's prompt lacks it.
             A point is a box without extent.
-        asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN where not requested.
+        asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN if not requested.
         groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
 
-    Returns an array of shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
+    Returns an array of shape (N,), fractions in [0, 1]; 0 if no other group has the same request, NaN without a request.
 
     >>> shifts = [[0.0], [0.1], [0.2], [0.3]]
     >>> corners, boxes = np.tile([0.1, 0.2, 0.1, 0.2], (4, 1)), np.tile([0.1, 0.2, 0.4, 0.6], (4, 1))
@@ -299,7 +299,7 @@ def _box_arrays(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
 
 
 def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
-    """Returns standardised places, extents and a constant, shape (N, F), and the top left corner of all boxes, twice, (N, 4)."""
+    """Returns standardised positions, sizes and a constant, shape (N, F), and the top left corner of all boxes, twice, (N, 4)."""
     if not told or not samples:
         return np.ones((samples, 1)), np.zeros((samples, 4))
     boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in told], axis=1)
@@ -324,7 +324,7 @@ def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: 
     slopes = np.linalg.solve(squares.sum(axis=0) - squares + penalty, moments.sum(axis=0) - moments)
     sample_slopes = (
         slopes if among.independent else slopes[among.codes]
-    )  # sums over clusters of one are in the order of the samples
+    )  # sums over single-sample clusters keep the order of the samples
     predicted[rows] = np.clip(start[rows] + np.einsum("nf,nfk->nk", inputs, sample_slopes), 0.0, 1.0)
     return predicted
 

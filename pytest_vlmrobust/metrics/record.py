@@ -1,4 +1,4 @@
-"""Metric: the record with all facts about one metric."""
+"""Metric: the record of all facts about one metric."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Interval: TypeAlias = "Callable[[ScoreTable, str | None, float], tuple[float, fl
 Gate: TypeAlias = "Callable[[ScoreTable, str | None], str]"
 """``(table, setting) -> why the metric does not apply``, or an empty string when it does."""
 Note: TypeAlias = "Callable[[ScoreTable], str]"
-"""``table -> what a reader should know about the value``, or an empty string."""
+"""``table -> a note for readers of the value``, or an empty string."""
 Read: TypeAlias = "Callable[[ScoreTable, str | None], Scores]"
 """``(table, setting) -> a score of each sample``, shape (N,)."""
 Direction: TypeAlias = Literal[-1, 0, 1]
-"""What a value does when one score of an argument rises: it never falls (1), never rises (-1), or does not depend on it (0)."""
+"""Effect of a rising score of an argument on the value: it never falls (1), never rises (-1), or does not depend on it (0)."""
 
 
 def scores_of(need: Needs) -> Read:
-    """Returns what reads one array of a table."""
+    """Returns a function that reads one array of a table."""
     return lambda table, setting: table.required(need, setting)
 
 
 def mean_over_settings(need: Needs = Needs.PERTURBED_BY_SETTING) -> Read:
-    """Returns what reads each sample's mean over the settings of a table."""
+    """Returns a function that reads each sample's mean over the settings of a table."""
 
     def read(table: ScoreTable, _setting: str | None) -> Scores:
         scores = table.required(need)
@@ -75,7 +75,7 @@ def of_gain(before: Read, after: Read) -> Interval:
 
 
 class Circumstances(NamedTuple):
-    """Facts known before the run that narrow the range of a metric; None where unknown."""
+    """Facts known before the run that narrow the range of a metric; None if unknown."""
 
     attempts: int | None = None
     """Patches of an image, n * n."""
@@ -86,7 +86,7 @@ class Circumstances(NamedTuple):
 
 
 Reach: TypeAlias = "Callable[[Circumstances], tuple[float, float]]"
-"""``circumstances -> the lowest and the highest value that any outcome gives``."""
+"""``circumstances -> the lowest and the highest possible value``."""
 
 
 def loss_reach(circumstances: Circumstances) -> tuple[float, float]:
@@ -100,9 +100,9 @@ _JUDGED = (Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.ACCURACIES, Needs.
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The settings of the published quantity, so that a value over fewer settings is never mistaken for it.
+    """The settings of the published quantity; a value over fewer settings must not be mistaken for it.
 
-    ``select`` picks the settings that a metric uses; ``per`` is how many of them make one of the ``full`` things counted.
+    ``select`` picks the settings that a metric uses; ``per`` is the number of settings in each of the ``full`` units counted.
     """
 
     noun: str
@@ -111,13 +111,13 @@ class Coverage:
     per: int = 1
 
     def count(self, settings: Iterable[str]) -> int:
-        """Returns how many of the things counted ``settings`` make up."""
+        """Returns the number of counted units in ``settings``."""
         return len(self.select(settings)) // self.per
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonFacts:
-    """What reports, policies and docs read of every quantity."""
+    """The facts about every quantity that reports, policies and docs read."""
 
     unit: str = "fraction"
     better: Better = "none"
@@ -127,16 +127,16 @@ class CommonFacts:
     reference: str = ""
     """Paper, section and equation of the formula."""
     validity: str = ""
-    """When the value means something, in words."""
+    """When the value is meaningful, in words."""
     unsuited: str = ""
-    """When its value misleads or cannot be used, and what to use instead, in sentences; other metrics in backticks."""
+    """When the value misleads or cannot be used, and alternatives, in sentences; other metrics in backticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric(CommonFacts):
     """One metric: its formula, and all facts that reports, policies, docs and tests read.
 
-    Three of the facts are values that the formula has to give; NaN claims that it is undefined there, None claims nothing. The
+    Three of the facts are values that the formula must give: NaN if it must be undefined there, None for no claim. The
     decorator ``metric`` takes the same facts.
 
     >>> from pytest_vlmrobust.metrics import metric
@@ -159,25 +159,25 @@ class Metric(CommonFacts):
     coverage: Coverage | None = field(default=None, repr=False)
     note: Note | None = field(default=None, repr=False)
     unchanged: float | None = None
-    """Its value, where defined, when every setting, patch, earlier run and reference model scores what the clean image does."""
+    """Its value, if defined, when every setting, patch, earlier run and reference model scores the same as the clean image."""
     blind: float | None = None
     """Its value when the same questions score as much without their images: no visual benefit."""
     monotone: Mapping[Needs, Direction] = field(default_factory=dict, hash=False)
-    """What the value does when one score of an argument rises."""
+    """Effect of a rising score of an argument on the value."""
     not_monotone: Mapping[Needs, str] = field(default_factory=dict, hash=False)
     """Arguments whose rising scores may move the value either way, and why."""
     best_patch_is_enough: bool = False
-    """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
+    """Whether value, interval and gate depend only on each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
     label_preserving: bool = False
     """Whether a gate computes it from answers that a setting leaves right only."""
     counts_settings: bool = False
-    """Whether it is the share of settings on one side of a threshold. Noise moves settings across it, so the number of samples
-    that decides a bound is unknown."""
+    """Whether it is a share of settings on one side of a threshold. Noise moves settings across it, so the number of samples
+    needed to decide a bound is unknown."""
     reach: Reach | None = field(default=None, repr=False)
-    """Which values there can be under given circumstances; None where nothing is known beside ``bounds``."""
+    """The range of possible values under given circumstances; None if only ``bounds`` are known."""
     replace: bool = field(default=False, repr=False, compare=False)
-    """Whether it takes the place of a registered metric of its name."""
+    """Whether it replaces a registered metric of the same name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.function, "__name__", "metric"))
@@ -192,7 +192,7 @@ class Metric(CommonFacts):
 
     @property
     def directions(self) -> Mapping[Needs, Direction]:
-        """What the value does when one score of an argument rises: as declared, and as ``better`` claims.
+        """Effect of a rising score of an argument on the value: as declared, and as implied by ``better``.
 
         If lower is better the metric must not rise, and if higher is better it must not fall, when the judged model answers one
         question better (under a perturbation, if the metric reads such scores); ``not_monotone`` makes exceptions.
@@ -200,13 +200,13 @@ class Metric(CommonFacts):
         return _direction_of_better(self) | dict(self.monotone)
 
     def reaches(self, circumstances: Circumstances) -> tuple[float, float]:
-        """Returns the lowest and the highest value that any outcome gives under some circumstances."""
+        """Returns the lowest and the highest possible value under some circumstances."""
         low, high = self.reach(circumstances) if self.reach else self.bounds
         return max(low, self.bounds[0]), min(high, self.bounds[1])
 
     @property
     def scope(self) -> Scope:
-        """``"cell"`` when it is a metric of one setting, ``"sweep"`` when it is one of all settings."""
+        """``"cell"`` for a metric of one setting, ``"sweep"`` for one of all settings."""
         return "cell" if any(need.of_one_setting for need in self.needs) else "sweep"
 
     @property
@@ -223,10 +223,10 @@ class Facts(CommonFacts):
     about: str
     """Text like a docstring: one sentence, caveats, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
     reads: str
-    """What it is computed from, in words."""
+    """Its inputs, in words."""
     scope: Scope = "cell"
     interval: str = ""
-    """What its interval is, in words; empty where it has none."""
+    """A description of its interval; empty if it has none."""
 
     @property
     def summary(self) -> str:
@@ -266,7 +266,7 @@ def _check_directions(metric: Metric) -> None:
 
 
 def needs_of(function: Callable[..., Any]) -> tuple[Needs, ...]:
-    """Returns what a function needs, read from the names of its parameters; those with a default are left alone."""
+    """Returns the needs of a function from its parameter names; parameters with a default are ignored."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.default is inspect.Parameter.empty]
     known = {need.value: need for need in Needs}
     for parameter in parameters:

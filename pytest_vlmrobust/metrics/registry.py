@@ -19,7 +19,7 @@ AMBIGUOUS = {"rce": ("relative_corruption_error", "relative_continuous_error")}
 
 
 def ambiguous_message(name: str) -> str:
-    """Returns why an ambiguous abbreviation is refused, and what to write."""
+    """Returns the error message for an ambiguous abbreviation, with the names to write."""
     first, second = AMBIGUOUS[name]
     return f"{name!r} is ambiguous: write {first!r} (VLM-RobustBench) or {second!r} (Res-Bench)"
 
@@ -42,8 +42,8 @@ class MetricRegistry(Registry[Metric]):
         """Returns the metric called ``name``.
 
         Raises:
-            UnknownName: nothing has that name, or it is ambiguous; the message offers what to write.
-            UsageError: an installed package offers it and fails to import, or offers something that is not a metric.
+            UnknownName: nothing has this name, or it is ambiguous; the message suggests names.
+            UsageError: an installed package that provides it fails to import, or provides something else than a metric.
         """
         if name in AMBIGUOUS:
             raise UnknownName("metric", name, AMBIGUOUS[name], more=ambiguous_message(name))
@@ -59,7 +59,7 @@ class MetricRegistry(Registry[Metric]):
         return super().add(name, record, replace=True)
 
     def of_function(self, function: Callable[..., Any]) -> Metric | None:
-        """Returns the record that was registered for ``function``, or None."""
+        """Returns the record registered for ``function``, or None."""
         return self._by_function.get(function)
 
 
@@ -70,15 +70,15 @@ def get(name: str) -> Metric:
     """Returns the record of the metric called ``name``.
 
     Raises:
-        UnknownName: nothing has that name, or it is ambiguous (``rce``); the message offers what to write.
+        UnknownName: nothing has this name, or it is ambiguous (``rce``); the message suggests names.
     """
     return REGISTRY.get(name)
 
 
 def names(scope: Scope | None = None, suite: str | None = None) -> list[str]:
-    """Returns the names of all metrics, or of those of one scope (``"cell"``, ``"sweep"``) or one suite.
+    """Returns the names of all metrics, or only of one scope (``"cell"``, ``"sweep"``) or one suite.
 
-    A metric that names no suite belongs to every suite.
+    A metric without a suite belongs to every suite.
     """
     if scope is None and suite is None:
         return REGISTRY.names()

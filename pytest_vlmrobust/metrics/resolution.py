@@ -1,7 +1,7 @@
-"""Metrics of the curve of accuracy over resolution; the interval of each stands before it.
+"""Metrics of the curve of accuracy over resolution; each is defined after its interval.
 
-ACE adds up absolute steps, so that noise adds to it as well as change does; its two parts, net change and wobble, and the noise
-floor are ours. ACE is the largest of 2^(R-1) linear contrasts. A naive bootstrap fails here: on a flat curve its interval does
+ACE adds up absolute steps, so both change and noise increase it; its two parts, net change and wobble, and the noise
+floor are ours. ACE is the largest of 2^(R-1) linear contrasts. A naive bootstrap fails: on a flat curve its interval does
 not reach down to 0. See :class:`StepTest` for the bounds of sums of steps. For more than 16 resolutions the intervals of ACE, RCE
 and wobble are infinite.
 
@@ -84,7 +84,7 @@ def resolution_accuracy(accuracies: Sequence[float]) -> float:
 
 
 def absolute_continuous_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds ACE below by steps whose sign is shown and by the net change, above by all sums of steps with signs."""
+    """Bounds ACE below by steps whose sign is shown and by the net change, above by all signed sums of steps."""
     rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
     if not 2 <= rungs.shape[1] <= MOST_POINTS:
         return _ANYTHING
@@ -112,8 +112,8 @@ def absolute_continuous_error(accuracies: Sequence[float]) -> float:
     """ACE: the total movement of accuracy over the resolutions, the sum of absolute steps.
 
     ``ACE = |net| + wobble``: its largest part is usually the rise from the lowest to the highest resolution
-    (:func:`resolution_net`), and noise adds to it: on a flat curve it is all noise (:func:`resolution_noise_floor`). For
-    instability ask :func:`resolution_wobble` or :func:`largest_downward_step`.
+    (:func:`resolution_net`), and noise increases it: on a flat curve it is all noise (:func:`resolution_noise_floor`). For
+    instability use :func:`resolution_wobble` or :func:`largest_downward_step`.
 
     Formula: ``sum_k |A_(k+1) - A_k|, with A_k the accuracy at the k-th resolution``
 
@@ -214,7 +214,7 @@ def resolution_net(accuracies: Sequence[float]) -> float:
     Formula: ``A_R - A_1, with A_k the accuracy at the k-th of R resolutions``
 
     Returns:
-        A fraction in [-1, 1], above 0 when resolution helps; NaN for fewer than two accuracies or a missing one.
+        A fraction in [-1, 1], above 0 if resolution helps; NaN for fewer than two accuracies or a missing one.
 
     >>> round(resolution_net([0.4, 0.6, 0.5]), 3)
     0.1
@@ -226,7 +226,7 @@ def resolution_net(accuracies: Sequence[float]) -> float:
 def resolution_wobble_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds wobble, twice the smaller of all rises and all falls, by bounds of both.
 
-    It is large only if both are shown to be (each at the full error), and small if either is shown to be (each at half of it).
+    It is large only if both are shown to be large (each at the full error), and small if either is (each at half of it).
     """
     rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
     if not 2 <= rungs.shape[1] <= MOST_POINTS:
@@ -237,7 +237,7 @@ def resolution_wobble_interval(table: ScoreTable, _setting: str | None, confiden
 
 
 def wobble_of_noise(table: ScoreTable) -> str:
-    """Returns how much wobble a monotone curve would show on these samples, and how often as much as this one."""
+    """Returns the wobble that a monotone curve would show on these samples, and the p-value of this one."""
     rungs = table.required(Needs.RUNGS)
     if table.clusters.count < 2 or rungs.shape[1] < 2:
         return ""
@@ -256,7 +256,7 @@ def wobble_of_noise(table: ScoreTable) -> str:
 def resolution_wobble(accuracies: Sequence[float]) -> float:
     """Wobble: ACE less the net change, twice the smaller of all rises and all falls; 0 for a monotone curve.
 
-    Noise gives some, too: compare with what a monotone curve would show on as many samples (:func:`wobble_p_value`).
+    Noise alone causes some: compare with a monotone curve on the same number of samples (:func:`wobble_p_value`).
 
     Formula: ``2 min(sum_k max(A_(k+1) - A_k, 0), sum_k max(A_k - A_(k+1), 0))``
 
@@ -273,9 +273,9 @@ def resolution_wobble(accuracies: Sequence[float]) -> float:
 def wobble_p_value(
     rungs: ArrayLike, generator: np.random.Generator, groups: Sequence[str] | None = None, draws: int = NULL_DRAWS
 ) -> float:
-    """Probability that a monotone curve shows at least as much wobble by sampling noise alone.
+    """Probability that a monotone curve shows at least this much wobble from sampling noise alone.
 
-    The null is the monotone curve nearest to the measured one (isotonic regression in the direction of the net change), with
+    The null is the monotone curve closest to the measured one (isotonic regression in the direction of the net change), with
     normal noise of the measured covariance.
 
     Returns a probability in (0, 1]; NaN for fewer than two samples, groups or resolutions, or a missing score.
@@ -292,22 +292,22 @@ def wobble_p_value(
 
 
 def _complete_rungs(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clusters] | None:
-    """Returns the scores and their clusters, or None when they are too few or one is missing."""
+    """Returns the scores and their clusters, or None if there are too few or one is missing."""
     points = as_scores(rungs, "rungs", axes=2)
     clusters = clusters_of(groups, len(points))
     return None if clusters.count < 2 or points.shape[1] < 2 or np.isnan(points).any() else (points, clusters)
 
 
 def exceedance(drawn: Scores, value: float) -> float:
-    """Returns the Monte Carlo p-value of ``value`` among values drawn under the null: (1 + as large ones) / (1 + draws)."""
+    """Returns the Monte Carlo p-value of ``value`` among values drawn under the null: (1 + values as large) / (1 + draws)."""
     return (1.0 + int((drawn >= value - 1e-12).sum())) / (1.0 + drawn.size)
 
 
 def largest_downward_step_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the largest loss from one resolution to a higher one, by the tests of all R (R - 1) / 2 pairs.
 
-    Above without correction, as for the largest drop of a sweep; below at the critical value that holds for all pairs together
-    (max-t). Bonferroni's would be larger, for pairs share their resolutions.
+    Above without correction, as for the largest drop of a sweep; below at the critical value for all pairs together
+    (max-t). Bonferroni's would be larger, because pairs share resolutions.
     """
     rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
     columns = range(rungs.shape[1])
@@ -347,7 +347,7 @@ def largest_downward_step(accuracies: Sequence[float]) -> float:
 def resolution_slope_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the least-squares slope, a weighted sum of the accuracies, by guarded Student's t over the samples' own slopes.
 
-    A further sample may be right where the weights are above 0, and wrong elsewhere; or the other way round.
+    A further sample may be right at weights above 0 and wrong at the others, or the opposite.
     """
     weights = slope_weights(np.log2([float(edge) for edge, _ in table.resolutions()]))
     most = float(weights.clip(min=0.0).sum())
@@ -390,7 +390,7 @@ def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) 
 def resolution_noise_floor(rungs: ArrayLike) -> float:
     """ACE that sampling noise alone would give on a flat curve: sqrt(2/pi) times the sum of the steps' standard errors.
 
-    An ACE near it says nothing about the model. Samples are taken as independent here; the note of ACE takes source images into
+    An ACE near it says nothing about the model. Samples are treated as independent; the note of ACE takes source images into
     account.
 
     Formula: ``sqrt(2 / pi) sum_k SE(A_(k+1) - A_k)``
@@ -431,12 +431,12 @@ def linear_trend(resolutions: Sequence[float], accuracies: Sequence[float]) -> L
 
 
 def macro_accuracies(rungs: ArrayLike, categories: Sequence[Hashable]) -> tuple[float, ...]:
-    """Averages the accuracy at each resolution over categories, each category counting the same.
+    """Averages the accuracy at each resolution over categories with equal weights.
 
-    Res-Bench's overall curve: the mean of its six capability dimensions. Equal to the plain mean when categories are of one size,
+    Res-Bench's overall curve: the mean of its six capability dimensions. Equal to the plain mean if categories have equal sizes,
     as there.
 
-    Returns R fractions in [0, 1]; NaN without samples, or where a score is missing.
+    Returns R fractions in [0, 1]; NaN without samples, or if a score is missing.
 
     Source: Res-Bench, published evaluation code (overall accuracy at one resolution).
 
@@ -455,7 +455,7 @@ def macro_accuracies(rungs: ArrayLike, categories: Sequence[Hashable]) -> tuple[
 
 
 def _curve(accuracies: Sequence[float]) -> Scores | None:
-    """Returns the accuracies, or None when there are fewer than two or one is missing."""
+    """Returns the accuracies, or None if there are fewer than two or one is missing."""
     curve = as_scores(accuracies, "accuracies")
     return None if curve.size < 2 or np.isnan(curve).any() else curve
 

@@ -48,7 +48,7 @@ def pair_scores(**arrays: ArrayLike) -> tuple[Scores, ...]:
 
 
 def require_equal_lengths(lengths: Mapping[str, int]) -> None:
-    """Raises ValueError naming the first array and the first one whose length differs from it."""
+    """Raises ValueError with the name of the first array and of the first one with another length."""
     first = next(iter(lengths), "")
     for name, length in lengths.items():
         if length != lengths[first]:
@@ -67,7 +67,7 @@ def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[s
         setting = _spell(key) if isinstance(key, str) else str(key)
         if setting in checked:
             raise ValueError(f"{name}: the setting {setting!r} is given twice, as text and as Setting. Give it once")
-        if scores is None or values is not before:  # one array may stand for many settings, as the scores without image do
+        if scores is None or values is not before:  # many settings may share one array, such as the scores without image
             before, scores = values, as_scores(values, name_scores(name, setting))
         checked[setting] = scores
     if len(set(map(len, checked.values()))) > 1:
@@ -109,7 +109,7 @@ def per_sample(scores: Mapping[str, Scores]) -> Scores:
 
 
 def parse_setting(setting: SettingLike) -> Setting:
-    """Returns a setting given as itself or as text."""
+    """Returns a setting, parsed if given as text."""
     return setting if isinstance(setting, Setting) else Setting.parse(setting)
 
 
@@ -119,7 +119,7 @@ def _spell(setting: str) -> str:
 
 
 def name_scores(mapping: str, setting: str) -> str:
-    """Returns how messages call the scores of one setting."""
+    """Returns the name in messages for the scores of one setting."""
     return f"{mapping}[{setting!r}]"
 
 
@@ -136,7 +136,7 @@ def mean(values: Scores) -> float:
 def drops(clean: Scores, perturbed: Scores) -> Scores:
     """Returns the drop of each of m settings, shape (m,), from ``clean`` (N,) and ``perturbed`` (N, m); NaN without samples.
 
-    Differences are taken per sample before they are summed: 0/1 scores give exact integers, and equal scores give exactly 0.
+    Sums the differences of each sample: 0/1 scores give exact integers, and equal scores give exactly 0.
     """
     if not clean.size:
         return np.full(perturbed.shape[1], math.nan)

@@ -1,15 +1,15 @@
-"""Sequential audits: the verdict that all N answers would give, from a part of them, at a declared risk.
+"""Sequential audits: the verdict of all N answers, from a part of them, at a declared risk.
 
-A limit turns a rule into one number: the largest sum of (reference - score) over the samples of a cell that passes. The clean and
-the no-image run are known before any perturbed answer is, so drop, relative drop, RCE, accuracy and PCRI all have one. An audit
-bets, answer by answer, that this sum lies within its limit, and that it does not.
+A limit turns a rule into one number: the largest passing sum of (reference - score) over the samples of a cell. The clean and
+the no-image run are known before any perturbed answer, so drop, relative drop, RCE, accuracy and PCRI all have one. An audit
+bets, answer by answer, that this sum is within its limit, and that it is not.
 
 Source: I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting", J. R. Statist. Soc. B 86 (2024),
-for means of a finite list sampled without replacement; used as risk-limiting audits are (RiLACS, SHANGRLA), with the clean
-answers in the place of the machine count. That a capital rarely exceeds 1/alpha under the null is Ville's inequality, so it may
-be looked at at any time. The control variate is ours: what the clean answers still to come average is known exactly.
+for means of a finite list sampled without replacement; used like risk-limiting audits (RiLACS, SHANGRLA), with the clean
+answers instead of the machine count. By Ville's inequality a capital rarely exceeds 1/alpha under the null, so it may
+be checked at any time. The control variate is ours: the mean of the remaining clean answers is known exactly.
 
-Functions that make limits take the scores of the clean run, and of the run without images: arrays of shape (N,) in [0, 1]. They
+Functions that return limits take the scores of the clean run, and of the run without images: arrays of shape (N,) in [0, 1]. They
 raise ValueError for a missing score, for no samples, for a bound that is not a finite number, and for scores other than 0 and 1
 unless ``graded``.
 """
@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 class Limit:
     """A gate on one cell: it passes when the sum of ``reference - outcome`` over the members is at most ``most``.
 
-    ``most`` is an integer for 0/1 scores. For graded scores it carries the margin of rounding, within which a sum still passes.
+    ``most`` is an integer for 0/1 scores. For graded scores it includes the rounding margin within which a sum still passes.
     """
 
     reference: Array
@@ -47,9 +47,9 @@ class Limit:
     most: float
     """Largest sum that passes (K). A value within 1e-9 above its bound passes, as in full runs."""
     step: float
-    """The smallest sum that fails is ``most + step``: 1 for 0/1 scores; 0 for graded ones, where it is only known to be above."""
+    """The smallest failing sum is ``most + step``: 1 for 0/1 scores; 0 for graded ones, for any sum above ``most``."""
     complement: bool = False
-    """Whether reference and outcome both stand for 1 - score: the gate bounds the drop from below."""
+    """Whether reference and outcome are both 1 - score: the gate bounds the drop from below."""
 
     @property
     def size(self) -> int:
@@ -81,7 +81,7 @@ def max_drop(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
 def max_relative_drop(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
     """Returns the limit of "the drop is at most the share ``most`` of the clean accuracy": K = floor(rho C).
 
-    What exceeds it is a violation of the severe-failure rule, whose comparison is strict. Like there, a model without a right
+    A larger drop violates the severe-failure rule, which compares strictly. As there, a model without a right
     clean answer loses nothing and passes.
     """
     before = _reference(clean, "clean", graded)
@@ -140,7 +140,7 @@ def _limit(reference: Scores, amount: float, whole: float, graded: bool, *, comp
 
 
 def _largest_sum(amount: float, whole: float, graded: bool) -> float:
-    """Returns the largest sum that is within rounding of the bound: as a share of ``whole``, which is what a policy compares."""
+    """Returns the largest sum within rounding of the bound, as a share of ``whole``, because a policy compares shares."""
     # 0.07 * 100 is 7.000000000000001, 0.29 * 100 is 28.999999999999996, and 15 of 324 may be written as 0.046296296
     rounded = amount + ROUNDING * max(whole, 1.0)
     return rounded if graded else float(math.floor(rounded))
@@ -170,11 +170,11 @@ def _finite(value: float, name: str) -> float:
     return value
 
 
-# The audit of cells: bets that a limit is kept, and that it is broken.
+# Audits of cells: bets that a limit is kept, and that it is broken.
 
 
 STAKES = np.array([0.02, 0.05, 0.1, 0.18, 0.28, 0.4, 0.52, 0.65, 0.78, 0.9, 0.98])
-"""Stakes as fractions of the largest one that cannot ruin; each starts with an equal share of the capital."""
+"""Stakes as fractions of the largest one without ruin; each starts with an equal share of the capital."""
 _NARROWEST = 1e-9
 _RUIN = -1.0 + 1e-12
 
@@ -187,10 +187,10 @@ class Sums(NamedTuple):
     wrong: Array
     """Of 1 - reference."""
     harmful_most: Array
-    """Of the losses, missing answers counted as wrong."""
+    """Sums of the losses, missing answers counted as wrong."""
     helpful_least: Array
     harmful_least: Array
-    """Of the losses, missing answers counted as right."""
+    """Sums of the losses, missing answers counted as right."""
     helpful_most: Array
 
     @property
@@ -207,13 +207,13 @@ class Sums(NamedTuple):
 class Audit:
     """Evidence, for each of m cells and each limit, that all N answers keep the limit, and that they break it.
 
-    However often it is looked at: if the claim is wrong, its e-value ever exceeds 1 / alpha with a probability of at most alpha.
-    It says nothing about other samples. A missing answer (NaN) counts as wrong where PASS is weighed, and as right where FAIL is.
+    It may be checked at any time: if a claim is wrong, its e-value ever exceeds 1 / alpha with probability at most alpha.
+    It says nothing about other samples. A missing answer (NaN) counts as wrong where PASS is weighed, and as right for FAIL.
     The cells share one random order.
     """
 
     def __init__(self, limits: Sequence[Limit], order: Sequence[int], cells: int = 1) -> None:
-        """Prepares an audit that has seen no answer; each of the cells is judged by all limits."""
+        """Prepares an audit without answers; each cell is judged by all limits."""
         self.limits, self._order = tuple(limits), np.array(order, np.intp)
         self.asked = [0] * cells
         """How many answers it has seen of each cell."""
@@ -222,7 +222,7 @@ class Audit:
         self._capital = np.zeros((cells, len(limits), 2, STAKES.size))
 
     def upcoming(self, asked: int, cell: int = 0) -> list[int]:
-        """Returns the places of the samples to ask next, so that ``asked`` are seen."""
+        """Returns the positions of the samples to ask next, up to a total of ``asked``."""
         places: list[int] = self._order[self.asked[cell] : asked].tolist()
         return places
 
@@ -236,14 +236,14 @@ class Audit:
             self._bet(limit, (cell, number), limit.reference[places[counts]], values[counts])
 
     def evidence(self) -> Array:
-        """Returns logarithms of e-values, shape (2, cells, limits): for PASS, then for FAIL; infinite where one is certain."""
+        """Returns logarithms of e-values, shape (2, cells, limits): for PASS, then for FAIL; infinite if one is certain."""
         peak = self._capital.max(axis=-1)
         logs = np.moveaxis(peak + np.log(np.exp(self._capital - peak[..., None]).mean(axis=-1)), -1, 0)
         sums = Sums(*np.moveaxis(self._sums, -1, 0))
         right, size, most = (
             np.array(column) for column in zip(*((one.right, one.size, one.most) for one in self.limits), strict=True)
         )
-        passes = sums.most + (right - sums.right) <= most  # the answers to come cannot break it: each adds its reference at most
+        passes = sums.most + (right - sums.right) <= most  # later answers cannot break it: each adds at most its reference
         fails = sums.least - (size - right - sums.wrong) > most
         sure = np.stack(
             [np.where(passes, np.inf, np.where(fails, -np.inf, 0.0)), np.where(fails, np.inf, np.where(passes, -np.inf, 0.0))]
@@ -251,7 +251,7 @@ class Audit:
         return np.where(sure == 0.0, logs, sure)
 
     def _bet(self, limit: Limit, at: tuple[int, int], reference: Array, scores: Array) -> None:
-        """Updates the capital of one cell and limit; each bet depends only on what was drawn before it."""
+        """Updates the capital of one cell and limit; each bet depends only on the earlier draws."""
         scores = 1.0 - scores if limit.complement else scores
         missing = np.isnan(scores)
         wrong, right = np.where(missing, 0.0, scores), np.where(missing, 1.0, scores)
@@ -267,30 +267,30 @@ class Audit:
         low, high, own = (known - slope * (known - expected) for known in (*limit.range, reference))
         keeping = _growth(own - wrong, (limit.most + limit.step - before.most) / left, np.maximum(low, high))
         breaking = _growth(right - own, (before.least - limit.most) / left, 1.0 - np.minimum(low, high))
-        # one draw after the other, so that batches of any split give the same bits
+        # one draw after another, so that any split into batches gives the same bits
         capital = np.cumsum(np.concatenate([self._capital[at][:, None], np.stack([keeping, breaking])], axis=1), axis=1)
         self._sums[at], self._capital[at] = sums[:, -1], capital[:, -1]
         self._used[at] += scores.size
 
 
 def _growth(values: Array, mean: Array, ceiling: Array) -> Array:
-    """Returns how each stake grows that bets against "the next value averages at least ``mean``", shape (draws, stakes).
+    """Returns the log growth of each stake on a bet against "the next value averages at least ``mean``", shape (draws, stakes).
 
-    Where the null is impossible (``mean`` above ``ceiling``) the capital explodes; where it is certain the capital only falls.
+    If the null is impossible (``mean`` above ``ceiling``) the capital explodes; if it is certain the capital only falls.
     """
     stakes = STAKES / np.maximum(ceiling - mean, _NARROWEST)[:, None]
     growth: Array = np.log1p(np.maximum(-stakes * (values - mean)[:, None], _RUIN))
     return growth
 
 
-# The order of a sweep: of its pairs of a setting and a sample, and which of its settings to ask first.
+# The order of a sweep: of its pairs of a setting and a sample, and the settings to ask first.
 
 
 def pair_order(settings: Sequence[str], names: Sequence[str]) -> list[int]:
     """Returns the order of all pairs of a setting and a sample; pair ``p`` is ``divmod(p, len(names))``.
 
-    Which of two pairs comes first follows from the names of their settings and samples alone: neither other places, nor further
-    settings or samples, draw another order of these.
+    The order of two pairs follows from the names of their settings and samples alone: neither other positions nor further
+    settings or samples change it.
     """
     ranks = [derive_seed(0, "order of an audit", setting, name) for setting in settings for name in names]
     order: list[int] = np.argsort(np.array(ranks, np.uint64), kind="stable").tolist()
@@ -301,13 +301,13 @@ PRIOR_WORST = (
     *("upsample:high", "elastic_transform:high", "zoom_blur:mid", "zoom_blur:high"),
     *("glass_blur:low", "solarize:high", "flip_v", "invert"),
 )
-"""Settings that cost most in published sweeps (VLM-RobustBench): a failure is searched for here first."""
+"""Settings that cost most in published sweeps (VLM-RobustBench), asked first to find failures."""
 
 
 def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -> NDArray[np.float64]:
-    """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
+    """Returns weights that sum to 1: half for the settings among ``worst``, half for all; equal if none is among them.
 
-    They must be fixed before the run. Bad weights cost inferences, but never validity.
+    They must be fixed before the run. Bad weights cost inferences, but not validity.
 
     Returns an array of shape (m,), each positive.
 

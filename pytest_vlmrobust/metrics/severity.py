@@ -26,7 +26,7 @@ from .table import Needs, ScoreTable
 _DECIMALS = 12
 """Values that agree to this many decimals differ by float rounding only: they are ties."""
 
-# Spearman's rank correlation of few numbers: scipy.stats has it too, and takes long to import
+# Spearman's rank correlation of few numbers: scipy.stats has it too, but is slow to import
 
 
 def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -59,7 +59,7 @@ def robustness_tier(drop: float) -> str:
     """Names the tier of an accuracy drop.
 
     ``positive`` below 0, ``benign`` in [0, 1), ``mild`` in [1, 3), ``moderate`` in [3, 10] and ``catastrophic`` above 10
-    percentage points. Which ends are closed cannot be seen in the paper's tables; these are our choice.
+    percentage points. The paper's tables do not show which ends are closed; these are our choice.
 
     Returns one of ``positive``, ``benign``, ``mild``, ``moderate``, ``catastrophic``.
 
@@ -108,7 +108,7 @@ def tier_shares(drops: Sequence[float]) -> TierShares:
 
 
 BINARY, ALL = "binary", "all"
-"""Parts of a sweep beside its levels: the settings without a level, and all settings."""
+"""Parts of a sweep besides its levels: the settings without a level, and all settings."""
 
 
 def by_level(level_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -125,16 +125,16 @@ def by_level(level_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 EFFECTS = ("accuracy_drop", "relative_corruption_error", "harmful_flip_rate", "helpful_flip_rate")
-"""What a setting costs a model, by the names of the metrics."""
+"""Metrics of the cost of a setting for a model, by name."""
 
 
 def mean_effects(cells: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Averages what settings cost, over the cells of a level, of a model or of several models.
+    """Averages the costs of settings over the cells of a level, of a model or of several models.
 
-    Each cell counts once, so that with the same settings for all models this is the mean of the models' own means.
+    Each cell counts once, so with the same settings for all models this is the mean of the models' means.
 
     Args:
-        cells: of each cell the four ``EFFECTS``, and as ``clean_accuracy`` the accuracy on clean images.
+        cells: the four ``EFFECTS`` of each cell, and the accuracy on clean images as ``clean_accuracy``.
 
     Returns the means of the ``EFFECTS``; ``conditional_flip_rate``, the mean of harmful flips / clean accuracy (of the answers
     that were right, how many turn wrong); and ``flip_ratio``, mean harmful / mean helpful flips. NaN for no cells, a missing
@@ -190,12 +190,12 @@ severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.
 def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the catastrophic settings that move or resample pixels.
 
-    Those are upsample, downsample, elastic_transform, zoom_blur, rotate, shear, affine, perspective_transform and pixelate.
+    These are upsample, downsample, elastic_transform, zoom_blur, rotate, shear, affine, perspective_transform and pixelate.
 
     Formula: ``|{s spatial: drop(s) > 0.10}| / |{s: drop(s) > 0.10}|, with drop(s) = mean(clean - perturbed_s)``
 
     Returns:
-        A fraction in [0, 1]; NaN when no setting costs more than 10 percentage points (undefined), for no settings, no samples or
+        A fraction in [0, 1]; NaN if no setting costs more than 10 percentage points (undefined), for no settings, no samples or
         a missing score.
 
     >>> tail_share([1, 1, 1, 1], {"rotate:high": [0, 0, 1, 1], "fog:high": [0, 1, 1, 1], "flip_v": [1, 1, 1, 1]})
@@ -233,7 +233,7 @@ def severity_correlation(drops: Sequence[float]) -> float:
 
     Returns a number in [-1, 1]; NaN if the three drops are equal (undefined) or one is NaN.
 
-    Source: VLM-RobustBench section 5.4 (ii); the paper does not say what it does with ties.
+    Source: VLM-RobustBench section 5.4 (ii), which does not say how it treats ties.
 
     >>> severity_correlation((0.01, 0.03, 0.02))
     0.5
@@ -311,7 +311,7 @@ def mean_severity_correlation(clean: ArrayLike, perturbed_by_setting: BySetting)
     Formula: ``mean over perturbations f of the rank correlation of (1, 2, 3) and (drop(f:low), drop(f:mid), drop(f:high))``
 
     Returns:
-        In [-1, 1]; NaN when no perturbation changes with its level, for no samples or a missing score.
+        In [-1, 1]; NaN if no perturbation changes with its level, for no samples or a missing score.
     """
     listed = _triples_of_drops(clean, perturbed_by_setting)
     if any(math.isnan(drop) for triple in listed for drop in triple):
@@ -340,9 +340,9 @@ def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list
 
 
 def category_sensitivity(clean: Mapping[str, float], by_setting: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Mean accuracy drop over all settings for each category of questions: which skill suffers most.
+    """Mean accuracy drop over all settings for each category of questions, to find the skill that suffers most.
 
-    Returns for each category a fraction in [-1, 1], the largest drop first; NaN where an accuracy is missing, and for no
+    Returns for each category a fraction in [-1, 1], the largest drop first; NaN if an accuracy is missing, and for no
     settings.
 
     Source: VLM-RobustBench appendix A.2.

@@ -1,6 +1,6 @@
-"""SideBySide: the scores of several models on the same samples under the same settings, and comparisons of the models.
+"""SideBySide: scores of several models on the same samples under the same settings, and comparisons of the models.
 
-Every number uses the same samples for all models: a sample whose inference failed for one model is left out for all of them under
+Each number uses the same samples for all models: a sample with a failed inference for one model is left out for all of them under
 that setting. Without failed inferences the values and intervals are those of the registered metrics.
 """
 
@@ -73,7 +73,7 @@ class SideBySide:
         return int(self.clean.shape[1])
 
     def complete_samples(self, setting: str = "") -> Rows:
-        """Returns which samples count under a setting: those that every model has a score for, there and clean; shape (N,)."""
+        """Returns which samples count under a setting: all models have a score for them, there and clean; shape (N,)."""
         scores = [self.clean, self.by_setting[setting]] if setting else [self.clean]
         return np.array(~np.isnan(np.concatenate(scores)).any(axis=0))
 
@@ -87,7 +87,7 @@ class SideBySide:
         return [int(sum(np.isnan(matrix[model]).sum() for matrix in scores)) for model in range(self.models)]
 
     def score_table(self, model: int, setting: str = "", no_image: Scores | None = None) -> ScoreTable:
-        """Returns one model's scores, clean and under a setting, of the samples that count; ``no_image`` has shape (M, N)."""
+        """Returns one model's clean and perturbed scores of the samples that count; ``no_image`` has shape (M, N)."""
         rows = self.complete_samples(setting)
         groups = None if self.groups is None else [name for name, kept in zip(self.groups, rows, strict=True) if kept]
         by_setting = {setting: self.by_setting[setting][model, rows]} if setting else {}
@@ -98,11 +98,11 @@ class SideBySide:
         return self._contest(self._means(self.clean, self.complete_samples()), Ends(0.0, 1.0), ("",))
 
     def mean_accuracy(self, settings: Sequence[str]) -> Contest:
-        """Mean score under each setting, averaged over at least one that counts."""
+        """Mean score under each setting, averaged over one or more settings that count."""
         return self._contest(self._average([self._accuracy(name) for name in settings]), Ends(0.0, 1.0), settings)
 
     def mean_drop(self, settings: Sequence[str]) -> Contest:
-        """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
+        """Mean drop from clean to each setting, averaged over one or more that count: the metric ``mean_drop``."""
         drops = [self._means(self.clean - self.by_setting[name], self.complete_samples(name)) for name in settings]
         return self._contest(self._average(drops), Ends(-1.0, 1.0), settings, losses=True)
 
@@ -112,9 +112,9 @@ class SideBySide:
         return self._weighted(self._means(self.clean, self.complete_samples()), weights, *ends, ("",))
 
     def weighted_drop(self, weights: Scores, settings: Sequence[str]) -> BoundedMeanTest:
-        """Tests a weighted sum of the models' mean drops over at least one setting that counts, weights of shape (M,).
+        """Tests a weighted sum of the models' mean drops over one or more settings that count, with weights of shape (M,).
 
-        Weights 1 and -1 give the paired difference of two models, those of a slope the trend over sizes.
+        Weights 1 and -1 give the paired difference of two models; weights of a slope give the trend over sizes.
         """
         drops = [self._means(self.clean - self.by_setting[name], self.complete_samples(name)) for name in settings]
         most = float(np.abs(weights).sum())
@@ -134,9 +134,9 @@ class SideBySide:
         return SideBySide(self.clean[:, kept], {name: scores[:, kept] for name, scores in self.by_setting.items()}, groups)
 
     def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:
-        """Errors in units of a reference model's: the metric ``mean_corruption_error`` over at least one setting that counts.
+        """Errors relative to a reference model's: the metric ``mean_corruption_error`` over one or more settings that count.
 
-        The reference model has to make an error under each perturbation, see :meth:`perfect`.
+        The reference model must make an error under each perturbation, see :meth:`perfect`.
         """
         kinds = types(settings).values()
         errors = [self._errors(levels) for levels in kinds]
@@ -158,7 +158,7 @@ class SideBySide:
         return {name: float(values.mean()) for name, values in lost.items()}
 
     def drop_tests(self, settings: Sequence[str], model: int) -> list[BoundTest]:
-        """Returns tests that together are about the drops of one model under settings that count."""
+        """Returns tests that together cover the drops of one model under settings that count."""
         by_rows: dict[bytes, list[str]] = {}
         for name in settings:
             by_rows.setdefault(self.complete_samples(name).tobytes(), []).append(name)
@@ -197,7 +197,7 @@ class SideBySide:
 
     @staticmethod
     def _ratio(errors: Means, reference: int) -> Means:
-        """Returns sums of errors over those of one model; the influence on a ratio E/R is (e - (E/R) r) / R."""
+        """Returns sums of errors divided by those of one model; the influence on a ratio E/R is (e - (E/R) r) / R."""
         unit = float(errors.values[reference])
         ratios = errors.values / unit
         return Means(ratios, (errors.influences - ratios * errors.influences[:, [reference]]) / unit)

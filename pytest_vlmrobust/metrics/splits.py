@@ -1,7 +1,7 @@
 """Properties of a model over one split of the Observatory's settings: original images, augmentations, or illusions.
 
-Scores are averaged over the settings of the split for each sample first, so that each setting counts the same and samples stay
-what is uncertain. Original images are the split whose only setting is ``clean``.
+Each sample's scores are first averaged over the settings of the split, so each setting has the same weight and samples remain
+the source of uncertainty. Original images are the split with ``clean`` as its only setting.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
 """
@@ -41,7 +41,7 @@ _SPLIT = "split"
 
 
 def over_split(of_one: Interval) -> Interval:
-    """Returns the interval over a split from that of one setting: it reads each sample's mean over the settings."""
+    """Turns the interval for one setting into that over a split, from each sample's mean over the settings."""
 
     def of_split(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
         return of_one(replace(table, by_setting={_SPLIT: per_sample(table.by_setting)}), _SPLIT, confidence)
@@ -51,7 +51,7 @@ def over_split(of_one: Interval) -> Interval:
 
 
 def _of_split(of_one: Callable[..., float], scores: BySetting, *others: Any) -> float:
-    """Returns a metric of one setting over a split."""
+    """Computes a metric of one setting over a split."""
     by_name = by_setting(scores)
     return of_one(per_sample(by_name), *others) if by_name else math.nan
 
@@ -93,7 +93,7 @@ def identity_accuracy(perturbed_by_setting: BySetting) -> float:
 def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hashable]) -> float:
     """Largest minus smallest accuracy over the positions at which the target was shown, averaged over a split first.
 
-    The mean of the settings' own gaps would be larger: noise widens each of them. See :func:`position_gap` for one setting.
+    The mean of the gaps of each setting would be larger: noise widens each of them. See :func:`position_gap` for one setting.
 
     A sample without a known position (empty text) is left out.
 
@@ -120,7 +120,7 @@ def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hash
 def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable]) -> float:
     """Largest minus smallest mean score over groups of people, averaged over a split first.
 
-    See :func:`group_gap` for one setting, and :func:`signed_group_gap` for which of two groups is ahead.
+    See :func:`group_gap` for one setting; :func:`signed_group_gap` shows which of two groups is ahead.
 
     A sample without a known group (empty text) is left out.
 
@@ -146,7 +146,7 @@ def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable])
 def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: ArrayLike) -> float:
     """TR over a split: the share of the mean overlap (guided localisation) that survives its perturbations on average.
 
-    A model that copies the boxes of the context, without looking, keeps all of its overlap. See :func:`transfer_retention` for
+    A model that copies the boxes of the context without looking keeps all of its overlap. See :func:`transfer_retention` for
     one setting.
 
     Formula: ``mean over settings s of mean(perturbed_s) / mean(clean)``
@@ -161,7 +161,7 @@ def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: Arra
     return _of_split(transfer_retention, perturbed_by_setting, original_iou)
 
 
-# What another way of asking gains on the same samples: thinking first, a hint
+# Gains from another way of asking on the same samples: thinking first, a hint
 
 
 asking_metric = partial(metric, suite="observatory", better="higher", bounds=(-1.0, 1.0), perfect=0.0, unchanged=0.0)
@@ -202,14 +202,14 @@ def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) ->
     monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.UNHINTED_BY_SETTING: -1},
 )
 def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> float:
-    """Mean overlap with one box given as a hint minus that without, under the settings of a split: spatial common sense.
+    """Mean overlap with one box as a hint minus that without it, under the settings of a split: spatial common sense.
 
     A model that finds everything without the hint has nothing to gain.
 
     Formula: ``mean over settings s of mean(perturbed_s - unhinted_s)``
 
     Returns:
-        A fraction in [-1, 1], above 0 when the hint helps; NaN for no settings, no samples or a missing score.
+        A fraction in [-1, 1], above 0 if the hint helps; NaN for no settings, no samples or a missing score.
 
     >>> hint_gain({"clean": [0.75, 0.5]}, {"clean": [0.5, 0.25]})
     0.25

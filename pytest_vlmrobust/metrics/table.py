@@ -1,4 +1,4 @@
-"""ScoreTable: all scores of one model on one dataset that metrics are computed from."""
+"""ScoreTable: all scores of one model on one dataset, the input of metrics."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
 LEAST_PICTURES = 30
-"""Least source images of a category that may be the worst one. If none of 30 is lost, up to 9.5 % may still be."""
+"""Smallest number of source images of a category for it to be the worst one. If none of 30 is lost, up to 9.5 % may still be."""
 
 
 class Needs(Enum):
-    """An argument of a metric, named as the parameter that takes it; a record lists them in the order of the call."""
+    """An argument of a metric, named like its parameter; a record lists arguments in the order of the call."""
 
     _value_: str
     absent: str
-    """What a message calls it where a table has none; empty where that is refused."""
+    """Its name in the message for a table without it; empty if that is refused."""
     prefix: str
-    """What messages put before the setting, or the letter, of one of its arrays."""
+    """Text in messages before the setting, or the letter, of one of its arrays."""
     unmeasured: str
-    """The message for a setting without an array of other scores of the same samples; before the setting."""
+    """The message, before the setting, for a setting without an array of other scores of the same samples."""
 
     def __new__(cls, value: str, absent: str = "", prefix: str = "", unmeasured: str = "") -> Self:  # noqa: D102 - the fields say it
         need = object.__new__(cls)
@@ -60,7 +60,7 @@ class Needs(Enum):
         "reference",
         "the reference model was not measured under",
     )
-    """The same of the reference model."""
+    """The same for the reference model."""
     REFERENCE_CLEAN = "reference_clean", "clean scores of a reference model"
     """Scores of the reference model without perturbation, shape (N,)."""
     BASELINE = "baseline", "scores of an earlier run under this setting", "baseline"
@@ -72,11 +72,11 @@ class Needs(Enum):
     PATCHES = "patches"
     """Scores of every patch under the setting of the cell (``patches:3``), shape (N, n*n), row by row."""
     POSITIONS = "positions", "positions of the targets"
-    """Where in the grid the target of each sample is: N names, empty where unknown."""
+    """Position of the target of each sample in the grid: N names, empty if unknown."""
     PEOPLE = "people", "groups of people"
-    """The group of people that each sample shows: N names, empty where unknown."""
+    """The group of people shown in each sample: N names, empty if unknown."""
     CATEGORIES = "categories", "categories of questions"
-    """The category of questions that each sample is in: N names, empty where it is in none that counts."""
+    """The question category of each sample: N names, empty if it is in none that counts."""
     UNHINTED_BY_SETTING = (
         "unhinted_by_setting",
         "scores without the hint",
@@ -106,11 +106,11 @@ class Needs(Enum):
     CLEAN_CONFIDENCES = "clean_confidences", "probabilities of letters on clean images"
     """The same without perturbation, shape (N,)."""
     SAME_BY_SETTING = "same_by_setting", "answers under any setting", "same answer", "there are no answers under"
-    """1 where the answer under a setting names the same option as the clean one, else 0: setting to shape (N,)."""
+    """1 if the answer under a setting names the same option as the clean one, else 0: setting to shape (N,)."""
     CHOSEN_BY_LETTER = "chosen_by_letter", "letters of answers", "chosen"
-    """Share of the orders of a question in which a letter is the answer: letter to shape (N,)."""
+    """Share of the orders of a question with a letter as the answer: letter to shape (N,)."""
     RIGHT_BY_LETTER = "right_by_letter", "letters of right options", "right"
-    """Share of these orders in which the option of that letter is right: letter to shape (N,)."""
+    """Share of these orders with the right option at that letter: letter to shape (N,)."""
     WHOLE_ATTEMPTS = "whole_attempts", "scores of further attempts at the whole image"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
 
@@ -121,9 +121,9 @@ class Needs(Enum):
 
     @property
     def optional(self) -> bool:
-        """Whether a table without it is no mistake: not every dataset or run has it.
+        """Whether a table may lack it, because not every dataset or run has it.
 
-        These are labels that samples are compared by, the same questions asked in another way, probabilities of letters, and
+        These are labels to compare samples by, the same questions asked in another way, probabilities of letters, and
         inferences that no published protocol makes.
         """
         return self in LABELS | COMPANIONS | CONFIDENCE | OF_ANSWERS or (self in BY_PATCH and self is not Needs.PATCHES)
@@ -133,16 +133,16 @@ BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
 """Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
 OF_ONE_SETTING = BY_PATCH | {Needs.PERTURBED, Needs.BASELINE, Needs.CONFIDENCES}
 LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE, Needs.CATEGORIES})
-"""Labels that samples are compared by."""
+"""Labels to compare samples by."""
 COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
 """Scores of the same samples asked in another way."""
 CONFIDENCE = frozenset({Needs.CONFIDENCES, Needs.CLEAN_CONFIDENCES})
 """Probabilities of answers."""
 BY_LETTER = frozenset({Needs.CHOSEN_BY_LETTER, Needs.RIGHT_BY_LETTER})
 OF_ANSWERS = BY_LETTER | {Needs.SAME_BY_SETTING}
-"""What answers were, whether right or wrong: read by metrics of the order of options."""
+"""The answers themselves, right or wrong: read by metrics of the order of options."""
 _OTHERS = {need.value: need.prefix for need in Needs if need.prefix and need is not Needs.BASELINE}
-"""Fields with other scores of the same samples by setting or letter, and how messages call them."""
+"""Fields with other scores of the same samples by setting or letter, and their names in messages."""
 WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
 """Needs that are not scores."""
 
@@ -151,7 +151,7 @@ WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
 class ScoreTable:
     """Paired scores of N samples: clean, without image, and under each setting.
 
-    Anything array-like is accepted and copied to read-only float64; keys may be :class:`Setting` and become their text.
+    Array-likes are copied to read-only float64; keys may be :class:`Setting` and are converted to text.
     NaN marks a missing score.
     """
 
@@ -164,27 +164,27 @@ class ScoreTable:
     reference_by_setting: Mapping[str, Scores] | None = None
     """The reference model's scores on the same samples, shape (N,); ``clean`` is a setting too."""
     groups: Sequence[str] | None = None
-    """The source image of each sample: samples of one group are not independent, a sample with an empty name stands alone.
+    """The source image of each sample: samples of one group are not independent; a sample with an empty name has its own group.
     None when all samples are independent."""
     patches_by_setting: Mapping[str, Scores] | None = None
     """Setting ``patches:n`` to the scores of every patch, shape (N, n*n)."""
     positions: Sequence[str] | None = None
-    """Where in the grid the target of each sample is; empty where unknown. None where there is no grid."""
+    """Position of the target of each sample in the grid; empty if unknown. None without a grid."""
     people: Sequence[str] | None = None
-    """The group of people that each sample shows; empty where unknown. None where no group is known."""
+    """The group of people shown in each sample; empty if unknown. None if no group is known."""
     categories: Sequence[str] | None = None
-    """The category of questions that each sample is in; empty where it is in none that counts. None where none is known."""
+    """The question category of each sample; empty if it is in none that counts. None if none is known."""
     chance: float | None = None
-    """Expected score of guessing, in [0, 1]; None when unknown, or when ``chances`` say it for each sample."""
+    """Expected score of guessing, in [0, 1]; None if unknown, or if ``chances`` has it for each sample."""
     chances: Scores | None = None
-    """Expected score of guessing of each sample, shape (N,): 1 / number of options; None when it is ``chance`` for all."""
+    """Expected score of guessing of each sample, shape (N,): 1 / number of options; None if it is ``chance`` for all."""
     floors: Scores | None = None
-    """Score of each sample without looking at the image, by a guess or by the same answer to every question, shape (N,); None
-    when only guessing is known."""
+    """Score of each sample without looking at the image, by guessing or by the same answer to every question, shape (N,); None
+    if only guessing is known."""
     floor_note: str = ""
     """How ``floors`` were reached: ``always 'no' is right in 80 of 100 yes/no questions``."""
     whole_attempts: Scores | None = None
-    """Scores of M attempts at the whole image, shape (N, M), the first one among them; ``patches:n`` uses the first n*n."""
+    """Scores of M attempts at the whole image, shape (N, M), including the first; ``patches:n`` uses the first n*n."""
     baseline_by_setting: Mapping[str, Scores] | None = None
     """The scores of an earlier run on the same samples, shape (N,); ``clean`` is a setting too."""
     unhinted_by_setting: Mapping[str, Scores] | None = None
@@ -194,7 +194,7 @@ class ScoreTable:
     confidences: Mapping[str, Scores] | None = None
     """Setting to the probability of each sample's chosen letter among its letters, shape (N,); ``clean`` is a setting too."""
     same_by_setting: Mapping[str, Scores] | None = None
-    """Setting to 1 where the answer names the same option as the clean one, else 0, shape (N,)."""
+    """Setting to 1 if the answer names the same option as the clean one, else 0, shape (N,)."""
     chosen_by_letter: Mapping[str, Scores] | None = None
     """Letter to the share of a question's orders in which it is the answer, shape (N,)."""
     right_by_letter: Mapping[str, Scores] | None = None
@@ -242,17 +242,17 @@ class ScoreTable:
 
     @property
     def baseline_clean(self) -> Scores | None:
-        """The clean scores of the earlier run, shape (N,); None when there are none."""
+        """The clean scores of the earlier run, shape (N,); None if there are none."""
         return (self.baseline_by_setting or {}).get(CLEAN_NAME)
 
     @property
     def reference_clean(self) -> Scores | None:
-        """The clean scores of the reference model, shape (N,); None when there are none."""
+        """The clean scores of the reference model, shape (N,); None if there are none."""
         return (self.reference_by_setting or {}).get(CLEAN_NAME)
 
     @property
     def clean_confidences(self) -> Scores | None:
-        """The probabilities of the chosen letters without perturbation, shape (N,); None when there are none."""
+        """The probabilities of the chosen letters without perturbation, shape (N,); None if there are none."""
         return (self.confidences or {}).get(CLEAN_NAME)
 
     def patches(self, setting: str) -> Scores:
@@ -260,19 +260,19 @@ class ScoreTable:
         return _of(self.patches_by_setting or {}, setting, "patch scores")
 
     def chance_of_each(self) -> Scores | None:
-        """Returns the expected score of guessing of each sample, shape (N,); None when it is unknown."""
+        """Returns the expected score of guessing of each sample, shape (N,); None if unknown."""
         if self.chances is not None:
             return self.chances
         return None if self.chance is None else np.full(self.samples, self.chance)
 
     def expected_chance(self) -> float | None:
-        """Returns the expected score of guessing over all samples; None when it is unknown."""
+        """Returns the expected score of guessing over all samples; None if unknown."""
         if self.chance is not None or self.chances is None:
             return self.chance
         return mean(self.chances)
 
     def expected_floor(self) -> float | None:
-        """Returns the best mean score without looking: by guessing, or by the same answer throughout; None when unknown."""
+        """Returns the best mean score without looking: by guessing, or by the same answer throughout; None if unknown."""
         known = [
             level for level in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if level is not None
         ]
@@ -290,7 +290,7 @@ class ScoreTable:
         return sorted((int(level), name) for name, level in edges.items() if level.isdigit())
 
     def argument(self, need: Needs, setting: str | None) -> Any:
-        """Returns what a metric receives for one of its needs; None when the table does not have it."""
+        """Returns the argument of a metric for one of its needs; None if the table does not have it."""
         if need.of_one_setting:
             if setting is None:
                 raise UsageError(f"{need.value} scores belong to one setting: say which, for example setting='glass_blur:low'")

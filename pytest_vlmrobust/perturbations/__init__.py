@@ -45,7 +45,7 @@ _HOMES = {
     "Renderer": "rendering",
     "SettingInfo": "catalog",
     "as_rgb": "rendering",
-    "corruption": "catalog",  # and not where it is defined: what is built in must be registered before anything of a user's
+    "corruption": "catalog",  # not where it is defined: built-in perturbations must be registered before a user's
     "fingerprint": "catalog",
     "get": "rendering",
     "illusions": "illusion_folder",

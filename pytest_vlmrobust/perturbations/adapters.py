@@ -1,8 +1,8 @@
 """Transforms of other libraries as settings: ``albumentations:gauss_noise,std_range=0.2``, ``nrtk:gaussian_blur,ksize=5``.
 
-A level is the name of a transform in lower case, then numbers for its arguments; all others have the library's defaults. A range
-gets one number as both ends, and every image is transformed. None of these settings is listed, and they declare no changes to
-answers: ``changed_by`` names those that do.
+A level is the name of a transform in lower case, then numbers for its arguments; other arguments have the library's defaults. A
+range gets the number as both ends, and every image is transformed. These settings are not listed and declare no changes to
+answers; use ``changed_by`` in the data for that.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Where a library keeps its transforms, and how one of them changes an image."""
+    """The transforms of a library, and how to apply one."""
 
     name: str
     modules: tuple[str, ...]
     ending: str
-    """What the names of its classes end with, left out of settings."""
+    """The ending of its class names, left out of settings."""
     base: str
     """The name of the class that all of them inherit from."""
     change: Callable[[type, Mapping[str, Any], Image, int], Any]
     """``(class, arguments, image, seed) -> image``."""
     fixed: frozenset[str]
-    """Arguments that no setting gives."""
+    """Arguments that settings cannot set."""
 
 
 def _albumentations(transform: type, arguments: Mapping[str, Any], image: Image, seed: int) -> Any:
@@ -100,7 +100,7 @@ def _classes(library: Library) -> dict[str, type]:
 
 
 def _parameters(library: Library, level: str | None) -> Parameters:
-    """Returns the name of a transform and the numbers that a level gives it, as they stand there: verdicts need no library."""
+    """Returns the transform's name and the numbers in a level, as written, without the library."""
     word, numbers = read_level(level)
     if not word:
         example = f"'{library.name}:gaussian_blur', with what {library.name} calls its transforms"
@@ -109,14 +109,14 @@ def _parameters(library: Library, level: str | None) -> Parameters:
 
 
 def _facts(library: Library, transform: str, **numbers: float) -> Parameters:
-    """Returns what decides the pixels beside the parameters."""
+    """Returns the other inputs of the pixels."""
     _transform(library, spell_level(transform, numbers))
     return {library.name: version(library.name)}
 
 
 @cache
 def _transform(library: Library, level: str) -> tuple[str, type, Mapping[str, Any]]:
-    """Returns what a level names: a transform, its class, and its arguments. It was tried on a small image."""
+    """Returns the transform of a level with its class and arguments, after a test on a small image."""
     setting, classes = f"setting '{library.name}:{level}'", _classes(library)
     word, numbers = read_level(level)
     if word not in classes:
@@ -137,7 +137,7 @@ def _transform(library: Library, level: str) -> tuple[str, type, Mapping[str, An
     arguments = {name: (n, n) if isinstance(known[name], tuple) else n for name, n in numbers.items()}
     try:
         tried = library.change(classes[word], arguments, np.zeros((64, 64, 3), np.uint8), 0)
-    except Exception as error:  # whatever a library raises for arguments that it lacks or refuses
+    except Exception as error:  # any error of the library for missing or refused arguments
         raise SettingError(
             f"{setting}: {library.name} refuses it: {_reason(error)}. Give it other numbers, or leave it out"
         ) from error

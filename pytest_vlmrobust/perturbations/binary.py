@@ -53,10 +53,10 @@ def channel_swap(image: Image) -> Image:
 
 @_binary(changes=["colour"])
 def equalize(image: Image) -> Image:
-    """Equalises the histogram of each channel by itself, exactly as Pillow's ``ImageOps.equalize`` does.
+    """Equalises the histogram of each channel separately, exactly like Pillow's ``ImageOps.equalize``.
 
-    Channels are equalised apart, so the colours of an image with few of them change. Images of fewer than 256 pixels
-    stay as they are.
+    The colours of an image with few colours change. Images of fewer than 256 pixels
+    are unchanged.
     """
     return _by_channel(image, _equal)
 
@@ -71,7 +71,7 @@ def autocontrast(image: Image) -> Image:
 
 
 def _by_channel(image: Image, curve: Callable[[NDArray[np.uint8]], NDArray[np.float64]]) -> Image:
-    """Returns ``image`` with each channel through the curve of 256 levels that is made from it."""
+    """Applies to each channel the curve of 256 levels computed from it."""
     channels = opencv().split(image)
     return look_up_channels(channels, [as_table(curve(channel)) for channel in channels])
 

@@ -22,10 +22,10 @@ Points = NDArray[np.int_]
 """Offsets of pixels, down and across, shape (N, 2)."""
 
 CORNERS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])
-"""The pixels around a place, from the one above it and to its left."""
+"""The four pixels around a point, starting at the top left."""
 
 STRIP = 64
-"""Rows whose sums are made at a time."""
+"""Rows summed at a time."""
 MANY_WEIGHTS = 20
 GLASS_DELTA = 4
 GLASS_ITERATIONS = 2
@@ -41,7 +41,7 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     The paper says "radius, pixels", which is Pillow's word for the standard deviation of its blur.
     """
     cv2 = opencv()
-    side = 2 * math.ceil(3.0 * radius - 0.5) + 1  # pixels that lie within three deviations, if only in part
+    side = 2 * math.ceil(3.0 * radius - 0.5) + 1  # pixels at least partly within three deviations
     blurred: Image = cv2.GaussianBlur(image, (side, side), radius, borderType=cv2.BORDER_REFLECT_101)
     return blurred
 
@@ -50,9 +50,9 @@ def gaussian_blur(image: Image, *, radius: float) -> Image:
     levels=graded(ksize=(5, 9, 15)), stochastic=True, changes={"high": ["text_18"]}, source="VLM-RobustBench Table 29", version=3
 )
 def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
-    """Averages ``ksize`` pixels along a straight line, each the nearest to its place on the line.
+    """Averages the ``ksize`` nearest pixels along a straight line.
 
-    The direction is one of 180, drawn evenly for each sample: the paper lists only the length, and counts blur among what varies
+    The direction is uniform over 180, for each sample: the paper lists only the length, and says that blur varies
     by sample.
     """
     return _average(image, line_points(ksize, math.radians(int(rng.integers(180)))))
@@ -104,10 +104,10 @@ def glass_blur(
 
 
 def shuffle_pixels(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
-    """Returns ``image`` with every pixel replaced by a random one nearby, mirroring at the border.
+    """Returns ``image`` with every pixel replaced by a random nearby pixel, mirroring at the border.
 
     Common implementations visit pixels one by one and copy from an offset in [-delta, delta), in place, so that a colour is
-    passed on twice on average. Here each pixel copies once, from the sum of two such offsets (one of them negated, so that
+    passed on twice on average. Here each pixel copies once, from the sum of two such offsets (one is negated, so that
     nothing drifts): the same variance of ``(4 delta^2 - 1) / 6`` in each axis, for all pixels at once.
     """
     cv2 = opencv()
@@ -124,10 +124,10 @@ def shuffle_pixels(image: Image, rng: np.random.Generator, *, delta: int) -> Ima
 
 @functools.cache
 def line_points(count: int, angle: float) -> list[Points]:
-    """Returns pixels along a centred line at ``angle`` radians, an odd number of them, as sets whose sums are added up.
+    """Returns an odd number of pixels along a centred line at ``angle`` radians, as sets to sum in turn.
 
-    Nine are three times three: the sum of three sums of three takes four additions in the place of eight. Of the pixels around
-    each place those are taken that are near it and that, all sums together, spread as the line does (by their second moments).
+    Nine is three times three: three sums of three take four additions instead of eight. Of the pixels around
+    each point, those are taken that are near it and whose total spread equals that of the line (by second moments).
     """
     pitches = [(3, 1), (count // 3, 3)] if count % 3 == 0 else [(count, 1)]
     direction = np.array([math.sin(angle), math.cos(angle)])
@@ -149,7 +149,7 @@ def disk_kernel(radius: float) -> Kernel:
 
 
 def _rims(length: int, zooms: NDArray[np.float64]) -> list[int]:
-    """Returns how many pixels each zoom (0 is none) pushes out of view at either end of a side."""
+    """Returns how many pixels each zoom (0 is none) moves out of view at either end of a side."""
     return [int(rim) for rim in np.rint(length * zooms / 2)]
 
 
@@ -159,9 +159,9 @@ def _normalise(weights: NDArray[np.float64]) -> Kernel:
 
 
 def _average(image: Image, sets: Sequence[Points]) -> Image:
-    """Returns the mean of pixels at all sums of one point of each set, which are symmetric about the pixel itself.
+    """Returns the mean of pixels at all sums of a point from each set; the sets are symmetric about the pixel.
 
-    The additions are exact, in 16 bits, and of strips that fit into the caches.
+    Additions are exact in 16 bits, over strips that fit into the caches.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
@@ -184,7 +184,7 @@ def _average(image: Image, sets: Sequence[Points]) -> Image:
 
 
 def _sum_at(values: NDArray[np.uint16], offsets: Sequence[int]) -> NDArray[np.uint16]:
-    """Returns for each place the sum of ``values`` at ``offsets`` from it, the first of which is 0 and the last the largest."""
+    """Returns for each position the sum of ``values`` at ``offsets`` from it; the first offset is 0 and the last the largest."""
     length = len(values) - offsets[-1]
     summed = values[:length]
     for number, offset in enumerate(offsets[1:]):

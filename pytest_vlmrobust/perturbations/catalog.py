@@ -142,7 +142,7 @@ def _settings(perturbations: tuple[str, ...]) -> list[str]:
 
 
 def _illusions() -> tuple[str, ...]:
-    """Returns the illusions that are registered, as those of a folder are, or where there are none their stand-ins.
+    """Returns the registered illusions, such as those of a folder, or else their stand-ins.
 
     Illusions of installed packages count once they are loaded, so that a broken package does not break this set.
     """
@@ -165,15 +165,15 @@ def _special(name: str, function: Callable[..., Image]) -> Corruption:
 
 
 SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _keep_pixels), NO_IMAGE_NAME: _special(NO_IMAGE_NAME, without_image)}
-"""The two settings every evaluation has beside the perturbed ones."""
+"""The two settings of every evaluation without perturbation."""
 
 
-# Facts about a setting, for reports, plans and keys.
+# Facts about a setting.
 
 
 @dataclass(frozen=True, slots=True)
 class SettingInfo:
-    """The facts about one setting.
+    """The facts about a setting.
 
     For a composed setting, ``name``, ``family`` and ``category`` join those of its steps by ``+`` (each once), ``level`` and
     ``version`` are ``None`` (see :func:`fingerprint` for each step's), and a flag is set if any step sets it.
@@ -190,14 +190,14 @@ class SettingInfo:
     """Members of ``record.CHANGES``: questions about these have another right answer under the setting."""
     keeps_size: bool
     views: int
-    """How many images one becomes: n * n of ``patches:n``, else 1."""
+    """Images per image: n * n for ``patches:n``, else 1."""
     on: str
-    """``question`` where a step changes more than pixels, else ``image``."""
+    """``question`` if a step changes more than pixels, else ``image``."""
     doc: str
 
 
 def info(setting: str | Setting) -> SettingInfo:
-    """Returns what is known about a setting; ``clean`` and ``no_image`` are families of their own.
+    """Returns the facts about a setting; ``clean`` and ``no_image`` are separate families.
 
     >>> info("flip_h").label_changing == {"left_right", "position"}
     True
@@ -226,9 +226,9 @@ def _info(parsed: Setting, _state: RegistryState) -> SettingInfo:
 
 
 def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
-    """Returns what decides the pixels of a setting, JSON-safe: name, level, parameters and version of each step.
+    """Returns the inputs of a setting's pixels, JSON-safe: name, level, parameters and version of each step.
 
-    Among the parameters of a step that reads files, such as stored illusions, are the digests of those.
+    Steps that read files, such as stored illusions, include their digests.
 
     >>> fingerprint("rotate:mid")
     [{'name': 'rotate', 'level': 'mid', 'params': {'degrees': 15}, 'version': 1}]

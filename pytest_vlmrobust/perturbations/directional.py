@@ -1,7 +1,7 @@
 """Directional changes: the question asks for something else, and the right answer changes with it.
 
 A model that reads only the usual parts of a question answers as before, and is wrong. Questions whose new answer would not be
-certain stay as they are.
+certain are unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def negation(sample: Sample) -> Sample:
     """Asks which option is not a right answer, or whether "no" is the right answer to a yes/no question.
 
     Every other option is right then, so that guessing among more than four would nearly always be. Questions with more options,
-    with one about others ("none of the above"), with equal ones and with several right answers stay as they are.
+    with one about others ("none of the above"), with equal ones and with several right answers are unchanged.
     """
     target = sample.target
     if sample.task == "yes_no" and target in _OPPOSITE:

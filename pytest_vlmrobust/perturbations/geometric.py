@@ -26,8 +26,8 @@ _geometric = partial(corruption, family="geometric", source="VLM-RobustBench Tab
 def rotate(image: Image, *, degrees: float) -> Image:
     """Turns the image counter-clockwise by ``degrees`` about its centre.
 
-    The paper gives no direction; this is the positive one of Pillow and OpenCV. Questions about left, right, up and down keep
-    their answers up to 30 degrees; what stands in a corner leaves the image from 15 degrees on.
+    The paper gives no direction; this is the positive direction of Pillow and OpenCV. Questions about left, right, up and down
+    keep their answers up to 30 degrees; things in a corner leave the image from 15 degrees on.
     """
     return _turn(image, degrees, scale=1.0)
 
@@ -48,7 +48,7 @@ def affine(image: Image, *, degrees: float) -> Image:
     """Turns the image counter-clockwise by ``degrees`` and shrinks it by as many percent, about its centre.
 
     The paper says "rotation+scale" and lists the angle alone. Shrinking (to 0.95, 0.85, 0.70) keeps in view most of what
-    :func:`rotate` turns out of the canvas, so that the two measure different things.
+    :func:`rotate` moves off the canvas, so the two measure different things.
     """
     return _turn(image, degrees, scale=1.0 - degrees / 100.0)
 
@@ -57,7 +57,7 @@ def affine(image: Image, *, degrees: float) -> Image:
 def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: float) -> Image:
     """Moves each corner inwards, as when a flat image is looked at from the side.
 
-    Each coordinate of each corner moves by up to half of ``magnitude`` of that side, drawn evenly, and inwards, so that nothing
+    Each coordinate of each corner moves inwards by a uniform share of up to half of ``magnitude`` of that side, so that nothing
     leaves the canvas: the law of torchvision's ``RandomPerspective``, whose word for its parameter, distortion, is the paper's.
     At 0.25 the image keeps 0.77 of its area on average. No drop of this one is published; it is among the five most harmful of
     no model at any level on either dataset, where ``rotate`` stands with 1.5 to 3.4 points, so it costs less than those: corners
@@ -69,7 +69,7 @@ def perspective_transform(image: Image, rng: np.random.Generator, *, magnitude: 
     shares = magnitude / 2 * rng.random((4, 2))
     moved = (corners + shares * (1 - 2 * corners)).astype(np.float32)
     extent = np.array([width, height], np.float32)
-    # corners of the canvas lie half a pixel outside the centres of its corner pixels
+    # corners of the canvas are half a pixel outside the centres of its corner pixels
     matrix = cv2.getPerspectiveTransform(corners * extent - 0.5, moved * extent - 0.5)
     warped: Image = cv2.warpPerspective(image, matrix, (width, height), flags=cv2.INTER_LINEAR)
     return warped

@@ -1,9 +1,9 @@
-"""Illusions that were generated beforehand, read from a folder; needs no neural network.
+"""Illusions generated beforehand and read from a folder; needs no neural network.
 
     FOLDER/original/NAME.png    the images as a model would see them
     FOLDER/VARIANT/NAME.png     the same images as illusions, one subfolder for each variant
 
-Images may also be .bmp, .jpeg, .jpg, .tif, .tiff or .webp; those of one NAME belong together, whatever their suffixes.
+Images may also be .bmp, .jpeg, .jpg, .tif, .tiff or .webp; images with the same NAME belong together.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
     """Registers the illusions of a folder as a perturbation whose levels are the variants: ``illusion:origami``.
 
     Call it in ``conftest.py``. An image is found by its decoded pixels, so the file names and formats of the dataset do not
-    matter, but earlier steps of a composed setting do. Only file names are read until a setting is used. Then all of
-    ``FOLDER/original`` is read once, and each illusion when it is needed. The fingerprint of a setting has the digest
-    of the originals and of the variant's files, as they are when it is first asked for.
+    matter, but earlier steps of a composed setting do. Only file names are read until a setting is used. Then
+    ``FOLDER/original`` is read once, and each illusion on demand. The fingerprint of a setting has the digest
+    of the originals and of the variant's files, taken at its first use.
 
-    ``name`` tells several folders apart. ``replace`` takes the place of a perturbation of that name. Returned are the new
-    settings, sorted. A setting raises ImageError where an image is not among the originals, its variant is missing, or a file is
+    ``name`` distinguishes several folders. ``replace`` replaces a perturbation with that name. Returns the new
+    settings, sorted. A setting raises ImageError if an image is not among the originals, its variant is missing, or a file is
     not an image.
     """
     stored = IllusionFolder(typed_path(folder).absolute(), name)
@@ -78,7 +78,7 @@ class IllusionFolder:
         self._names: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
         self._first: dict[Path, str] = {}
-        """The SHA-256 of each file when it was first read: answers are known by it, also those about images read later."""
+        """The SHA-256 of each file at its first reading, which is part of the answer keys."""
 
     def picture(self, image: Image, variant: str) -> Image:
         """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals."""
@@ -105,7 +105,7 @@ class IllusionFolder:
 
     def _decoded(self, file: Path, where: str) -> Image:
         image = decode_picture(file, where)
-        self._hash(file, where)  # what was decoded is what was hashed
+        self._hash(file, where)  # the decoded bytes are the hashed bytes
         return image
 
     def _hash(self, file: Path, where: str) -> str:
@@ -134,7 +134,7 @@ class IllusionFolder:
 
 
 def stored_file(part: Path, name: str) -> Path | None:
-    """Returns the file of the image ``name`` in one subfolder, or ``None`` when there is none."""
+    """Returns the file of the image ``name`` in a subfolder, or ``None``."""
     candidates = (part / f"{name}{suffix}" for suffix in sorted(SUFFIXES))
     return next((file for file in candidates if file.is_file()), None)
 
@@ -144,7 +144,7 @@ def decode_picture(file: Path, where: str) -> Image:
     try:
         with open_picture(file) as image:
             return as_rgb(image)
-    except Exception as error:  # a damaged file can make Pillow raise nearly anything
+    except Exception as error:  # Pillow may raise any error for a damaged file
         raise ImageError(f"{where}: {file} cannot be decoded ({type(error).__name__}: {error}). Generate it again") from error
 
 

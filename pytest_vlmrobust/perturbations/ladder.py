@@ -29,8 +29,8 @@ def too_small(height: int, width: int, *, long_edge: int) -> str:
 def resolution(image: Image, *, long_edge: int) -> Image:
     """Shrinks the image until its long edge has ``long_edge`` pixels, averaging areas; the other side follows, rounded.
 
-    An image that is smaller is left as it is, and a note says so: a rung never enlarges. Published images all exceed the
-    highest rung. The paper does not say how it resizes; averaging areas leaves no aliases, whatever the factor.
+    A smaller image is unchanged, with a note: a rung never enlarges. All published images exceed the
+    highest rung. The paper does not say how it resizes; averaging areas leaves no aliases.
     """
     height, width = image.shape[:2]
     if max(height, width) <= long_edge:

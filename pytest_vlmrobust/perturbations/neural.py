@@ -3,8 +3,8 @@
 An optional extra. Beside ``backends`` the only code that speaks to model libraries (torch, spandrel), and inside functions only,
 so that nothing is loaded until a network is asked for. The rest of ``perturbations`` reaches it through the package's attributes.
 
-What could not be checked: real weights and GPUs were not available. Tests run randomly initialised networks of the real
-architectures on a CPU; they show that the machinery does what is said here, and nothing about how the images look.
+Not checked: real weights and GPUs were not available. Tests run randomly initialised networks of the real
+architectures on a CPU; they test the code, not the look of the images.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FEATURE = "super-resolution"
 EXTRA = "super-resolution"
 NOISY = ("AuraSR",)
-"""Architectures that draw from torch's global random numbers, so that no two runs give the same bytes."""
+"""Architectures that draw from torch's global generator, so that runs differ."""
 DTYPES = ("float32", "float16", "bfloat16")
 """Names in torch of the numbers that networks may compute with."""
 SUFFIXES = (".safetensors", ".pth", ".ckpt", ".pt")
@@ -86,13 +86,13 @@ def importing(feature: str, package: str, *, extra: str) -> Iterator[None]:
 def load_upscaler(path: Path, *, device: str, dtype: str) -> Any:
     """Returns the ``spandrel.ImageModelDescriptor`` of a checkpoint, in evaluation mode.
 
-    Only tensors are read: safetensors, or what ``torch.load(weights_only=True)`` takes of a pickle. TorchScript archives hold
-    programs and are refused, as is every pickle that asks for anything but tensors and plain containers.
+    Only tensors are read: safetensors, or pickles accepted by ``torch.load(weights_only=True)``. TorchScript archives contain
+    programs and are refused, like every pickle with anything but tensors and plain containers.
     """
     import torch
 
     spandrel = _spandrel()
-    with torch.random.fork_rng(devices=[]):  # networks are initialised at random before their weights are put in
+    with torch.random.fork_rng(devices=[]):  # networks are initialised randomly before their weights are loaded
         model = _recognise(spandrel, _tensors(path), path)
     _require_upscaler(spandrel, model, path)
     try:
@@ -115,7 +115,7 @@ def _tensors(path: Path) -> Mapping[str, Any]:
         if path.suffix.lower() == ".safetensors":
             return dict(load_file(path))
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a file that is not what its name says can cause
+    except Exception as error:  # any error of a file that is not what its name says
         raise ModelError(
             f"{path} cannot be read as weights ({type(error).__name__}: {_reason(error)}). Expected safetensors, or a pickle of "
             "nothing but tensors: a pickle or TorchScript archive with more runs its code when loaded. Where you trust it, load "
@@ -185,12 +185,12 @@ def super_resolution(
 ) -> list[str]:
     """Registers enlarging by a super-resolution network as a perturbation: ``super_resolution:448``.
 
-    Call it in ``conftest.py``. The level is the long edge in pixels, as of ``upscale_bicubic``, what it is to be compared with.
-    The checkpoint is read when the first image is enlarged, once in a process, and without running code from it. The
+    Call it in ``conftest.py``. The level is the long edge in pixels, as for ``upscale_bicubic``, its comparison.
+    The checkpoint is read at the first image, once per process, without running code from it. The
     fingerprint of a setting has the checkpoint's SHA-256, the device and the versions of torch and spandrel.
 
     The network runs in evaluation mode; on a CPU the same image gives the same bytes with one build of torch on one machine.
-    Real checkpoints and GPUs were not available and were not checked. Res-Bench used DiffIR, which spandrel 0.4 does not load:
+    Real checkpoints and GPUs were not available and not checked. Res-Bench used DiffIR, which spandrel 0.4 does not load:
     with another network, results are not those of the paper.
 
     ``path`` is a checkpoint that spandrel knows: ``.safetensors``, or a pickle of tensors alone. ``tile`` is the longest side in
@@ -243,7 +243,7 @@ class Upscaler:
 
     @cached_property
     def facts(self) -> Parameters:
-        """What decides the pixels beside the size: the digest of the checkpoint, how it runs, and the versions it runs with."""
+        """The other inputs of the pixels: the digest of the checkpoint, its options, and library versions."""
         return {
             "checkpoint": file_digest(self._path),
             "tile": self._tile,
@@ -282,7 +282,7 @@ class Upscaler:
         return levels
 
     def _once(self, picture: Tensor) -> Tensor:
-        """Returns ``picture``, shape (1, 3, H, W), values in [0, 1], after one pass of the network, tile by tile."""
+        """Applies the network once to ``picture``, shape (1, 3, H, W), values in [0, 1], tile by tile."""
         model, scale = self._model, self._model.scale
         height, width = picture.shape[2:]
         tile = self._tile if model.tiling.name == "SUPPORTED" else max(height, width)
@@ -298,7 +298,7 @@ class Upscaler:
 
 
 def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
-    """Yields the ends of the fewest, nearly equal parts of ``length`` that are no longer than ``tile``."""
+    """Yields the ends of the fewest nearly equal parts of ``length`` up to ``tile`` long."""
     parts = math.ceil(length / tile)
     for part in range(parts):
         yield length * part // parts, length * (part + 1) // parts

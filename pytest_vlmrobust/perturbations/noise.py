@@ -23,7 +23,7 @@ _noise = partial(corruption, family="noise", source="VLM-RobustBench Table 29", 
 def gaussian_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Adds normal noise of standard deviation ``std`` (of a range of 1) to each channel of each pixel.
 
-    The noise is in whole levels, up to four standard deviations and up to 127 levels.
+    The noise is in whole levels, at most four standard deviations and 127 levels.
     """
     cv2 = opencv()
     noise = _normal_bytes(rng, image.shape, centre=128, std=255.0 * std)
@@ -52,7 +52,7 @@ def shot_noise(image: Image, rng: np.random.Generator, *, scale: float) -> Image
 def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Image:
     """Multiplies each channel of each pixel by ``1 + n`` with ``n`` normal of standard deviation ``std``.
 
-    Gains are kept in a byte each, in steps of a hundredth or less: a fifteenth of ``std`` or less.
+    Gains are stored as bytes, in steps of at most a hundredth: at most a fifteenth of ``std``.
     """
     cv2 = opencv()
     one = int(255 / (1.0 + 4.1 * std))
@@ -99,7 +99,7 @@ def _normal_tables(centre: int, std: float) -> tuple[NDArray[np.uint8], NDArray[
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Returns numbers from 0 to 65535, evenly; four at a time take half as long as one at a time."""
+    """Returns uniform numbers from 0 to 65535; drawing four at a time takes half the time."""
     size = int(np.prod(shape))
     words = rng.integers(0, 1 << 64, -(-size // 4), dtype=np.uint64)
     return words.view(np.uint16)[:size].reshape(shape)
@@ -119,14 +119,14 @@ def _normal_quantiles(count: int) -> NDArray[np.float32]:
 def _shot_table(scale: float) -> NDArray[np.uint8]:
     """Returns the noisy level for each (level, quantile), flat, length 256 * 16384; read-only.
 
-    It takes 4 MB and 2 to 3 ms to make, and images come scale by scale: so the last one alone is kept.
+    It takes 4 MB and 2 to 3 ms, and images come scale by scale, so only the last is cached.
     """
     quantiles = 1 << _SHOT_BITS
     means = np.arange(256) / 255.0 * scale
     counts = np.arange(round(scale + 12 * np.sqrt(scale) + 12))
     log_factorials = np.concatenate([[0.0], np.cumsum(np.log(counts[1:]))])
     logs = counts * np.log(np.maximum(means, 1e-300))[:, None] - means[:, None] - log_factorials  # black stays black
-    chances = np.exp(np.maximum(logs, -700.0))  # less would underflow, an error where the caller asked for that
+    chances = np.exp(np.maximum(logs, -700.0))  # less would underflow, which may be set to raise
     ends = np.rint(np.cumsum(chances, axis=1) * quantiles).astype(np.int64)
     ends[:, -1] = quantiles
     levels = np.clip(np.rint(counts * 255.0 / scale), 0, 255).astype(np.uint8)

@@ -1,10 +1,10 @@
 """Observatory: the 15 in-distribution augmentations of The Perceptual Observatory (arXiv 2512.15949, supplement 9.3).
 
-The paper lists one parameter or range for each and names Albumentations as the library. A range is drawn from evenly, once for
-each sample. What the list leaves open was measured on the images that the authors released (an original and its 15
+The paper lists a parameter or range for each and names Albumentations as the library. Ranges are sampled uniformly, once for
+each sample. Unlisted details were measured on the images that the authors released (an original and its 15
 augmentations, of a face and of a word), by searching for the parameters that reproduce them; "released" below means these. Where
-two images do not decide, the default of Albumentations 2.0.8 holds. The laws are those of that library, except for its faults:
-it cuts decimals off where levels are rounded here, and what else is put right is said where it is.
+two images do not decide, the default of Albumentations 2.0.8 is used. The formulas are those of that library, except for its
+bugs: it truncates where levels are rounded here; other corrections are noted at each function.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _observatory = partial(corruption, family="observatory", source="The Perceptual 
 def observatory_gaussian_blur(image: Image) -> Image:
     """Convolves with a Gaussian of 11 x 11 pixels and a standard deviation of 11, listed as "(11, 11)".
 
-    So wide a bell is nearly flat over its kernel: a box of 11 pixels with slightly lighter rims. It reproduces both released
-    images within a level, which settles what the two numbers are; the customary deviation for 11 pixels, 2, is far from them.
+    Such a wide Gaussian is nearly flat over its kernel: a box of 11 pixels with slightly lighter rims. It reproduces both
+    released images within a level, which settles what the two numbers are; the customary deviation for 11 pixels, 2, is far from
+    them.
     """
     blurred: Image = opencv().GaussianBlur(image, (11, 11), 11.0, borderType=opencv().BORDER_REFLECT_101)
     return blurred
@@ -173,14 +174,14 @@ def observatory_sharpen(image: Image, rng: np.random.Generator) -> Image:
 
 @_observatory(stochastic=True)
 def observatory_glass_blur(image: Image, rng: np.random.Generator) -> Image:
-    """Shuffles pixels with neighbours up to 2 pixels away, once, between two Gaussian blurs of 0.3 pixels.
+    """Shuffles pixels once with neighbours up to 2 pixels away, between two Gaussian blurs of 0.3 pixels.
 
     Both numbers are listed. The number of rounds is not: the released face differs from the original by 3.8, 3.7 and 3.5 levels
     (standard deviation, per channel), which one round gives; the library's default of two gives 5.3, 5.1 and 4.8.
 
-    The library means to exchange each pixel with the one at an offset from -2 to 1, all at once, where exchanges collide: two
-    pixels of three end up with a colour from the opposite offset, and the rim is left out. Here every pixel copies one, at such
-    an offset or at its opposite, as likely: the same distance, without a drift, up to the border, which is mirrored.
+    The library tries to exchange each pixel with another at an offset from -2 to 1, all at once, and exchanges collide: two
+    of three pixels get a colour from the opposite offset, and the rim is left out. Here every pixel copies one at such
+    an offset or its opposite with equal probability: the same distance without drift, up to the mirrored border.
     """
     scattered = _scatter(blur.gaussian_blur(image, radius=0.3), rng, delta=2)
     return blur.gaussian_blur(scattered, radius=0.3)

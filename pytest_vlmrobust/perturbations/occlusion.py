@@ -1,4 +1,4 @@
-"""Occlusion: paints part of the image black, the default of the usual libraries; the paper does not name a colour.
+"""Occlusion: paints part of the image black, the default of common libraries; the paper names no colour.
 
 Hidden things cannot be seen or counted, so the answers to questions about presence change where things of a twentieth of the
 image's shorter side disappear (``studies/declarations``).
@@ -29,7 +29,7 @@ _occlusion = partial(corruption, family="occlusion")
     version=2,
 )
 def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
-    """Hides one rectangle with a share ``ratio`` of the area ("area blocked"), at a random place.
+    """Hides a rectangle with a share ``ratio`` of the area ("area blocked"), at a random position.
 
     Number and shape are not published. One rectangle, because the paper speaks of an area blocked; its shape relative to the
     image's is drawn log-evenly between 1:2 and 2:1, so that it is not a strip.
@@ -38,7 +38,7 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
     stretch = math.sqrt(2.0 ** rng.uniform(-1.0, 1.0))
     tall, wide = round(math.sqrt(ratio) * height * stretch), round(math.sqrt(ratio) * width / stretch)
     down, across = rng.random(), rng.random()
-    top, left = int(down * (height - tall + 1)), int(across * (width - wide + 1))  # a larger one holds a smaller one
+    top, left = int(down * (height - tall + 1)), int(across * (width - wide + 1))  # a larger rectangle contains a smaller one
     result = image.copy()
     result[top : top + tall, left : left + wide] = 0
     return result
@@ -87,5 +87,5 @@ def center_occlusion(image: Image, *, ratio: float) -> Image:
 
 
 def _stripes(length: int, period: float, offset: float, share: float) -> NDArray[np.bool_]:
-    """Returns which positions lie within ``share`` of each period, which need not be a whole number of pixels."""
+    """Returns which positions are within ``share`` of each period; periods need not be whole pixels."""
     return (np.arange(length) + offset) % period < share * period

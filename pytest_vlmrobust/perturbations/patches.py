@@ -37,9 +37,9 @@ def patch_count(n: int) -> int:
 def patches(image: Image, *, n: int) -> Image:
     """Cuts the image into ``n`` x ``n`` patches of equal size that do not overlap, shape (n * n, H // n, W // n, 3).
 
-    They come row by row from the top left. Where a side is no multiple of ``n``, the up to n - 1 pixels left over are cut off at
-    both of its ends, half at each, the odd one at the bottom or right: so all patches are equal, as published, and no side of the
-    image is favoured. Papers leave the remainder open. A patch keeps its pixels: it is not enlarged.
+    They are in row order from the top left. If a side is not a multiple of ``n``, the remaining up to n - 1 pixels are cut off at
+    both ends, half at each, the odd pixel at the bottom or right, so that all patches are equal, as published, and no side of the
+    image is favoured. The papers do not specify the remainder. A patch is not enlarged.
     """
     height, width = image.shape[:2]
     if min(height, width) < n:
@@ -60,13 +60,13 @@ def patches(image: Image, *, n: int) -> Image:
     source="pytest-vlmrobust: the other side of PCRI with equal luck",
 )
 def attempts(image: Image, *, n: int) -> Image:
-    """Shows the whole image ``n`` x ``n`` times, shape (n * n, H, W, 3): as it is, then shifted by a few pixels each time.
+    """Shows the whole image ``n`` x ``n`` times, shape (n * n, H, W, 3): first unchanged, then with different small shifts.
 
-    The best of n * n patches is the best of n * n attempts; ``pcri_matched`` compares it with these equally many attempts at the
+    The best of n * n patches has n * n attempts; ``pcri_matched`` compares it with equally many attempts at the
     whole image. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel;
-    an edge that enters the image repeats the border pixels. So no more than a 32nd of the image leaves at a side, while
+    an entering edge repeats the border pixels. So at most a 32nd of the image leaves at a side, while
     pixels fall into other cells of
-    the vision encoder. The first attempts of a larger grid are those of a smaller one, so that they are inferred once.
+    the vision encoder. The first attempts of a larger grid equal those of a smaller grid, so they are inferred once.
     """
     height, width = image.shape[:2]
     step = max(1, min(height, width) // STEPS)

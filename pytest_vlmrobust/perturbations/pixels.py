@@ -52,33 +52,33 @@ def opencv() -> Any:
 Image = NDArray[np.uint8]
 """RGB pixels, shape (H, W, 3)."""
 Plane = NDArray[np.float32]
-"""One number per pixel, shape (H, W)."""
+"""A number per pixel, shape (H, W)."""
 Levels = NDArray[np.uint8]
-"""One level per pixel, shape (H, W)."""
+"""A level per pixel, shape (H, W)."""
 Color = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Painted:
-    """An image that is painted on when it is loaded: what a perturbation of a question puts in the place of an image."""
+    """An image that is painted on when loaded, used by perturbations of questions."""
 
     image: ImageSource
     paint: Callable[..., Image]
     """``(image, **facts) -> image``, a function of a module: the same bytes from the same pixels and facts."""
     facts: Mapping[str, int | float | str]
     version: int = 1
-    """Raised whenever ``paint`` gives other pixels for the same facts."""
+    """Increased whenever ``paint`` gives other pixels for the same facts."""
 
     def load(self) -> Image:
         """Returns RGB pixels, uint8, shape (H, W, 3)."""
         return self.painted(self.image.load())
 
     def painted(self, image: Image) -> Image:
-        """Returns what is painted on the pixels of the image; they are not changed."""
+        """Returns a painted copy of the pixels."""
         return np.ascontiguousarray(self.paint(image, **self.facts))
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of."""
+        """Returns the identity of all inputs of the pixels."""
         name = f"{self.paint.__module__}.{self.paint.__qualname__}"
         return fingerprint(["painted", name, self.version, dict(self.facts), self.image.identity()])
 
@@ -90,7 +90,7 @@ ALL_LEVELS.flags.writeable = False
 
 STRIP_PIXELS = 1 << 15
 _EXACT = 1 << 24
-"""Histograms of OpenCV are 32-bit floats, which hold every whole number up to here."""
+"""Histograms of OpenCV are 32-bit floats, which are exact up to this number."""
 
 
 def to_uint8(values: NDArray[np.float32]) -> Image:
@@ -132,15 +132,15 @@ def ramp(slope: float, top: float = 255.0) -> NDArray[np.uint8]:
 
 def look_up_channels(channels: Sequence[Levels], tables: Sequence[Levels]) -> Image:
     """Returns an image of three channels, each through its table of 256 levels; the channels are overwritten."""
-    # faster than one table of three columns
+    # faster than a table of three columns
     mapped: Image = opencv().merge([translate(*pair) for pair in zip(channels, tables, strict=True)])
     return mapped
 
 
 def pointwise(image: Image, change: Callable[[Image], Image]) -> Image:
-    """Returns ``change(image)`` for a change that treats every value alike, whatever its place and its neighbours.
+    """Returns ``change(image)`` for a change that maps each value independently.
 
-    With stringzilla the change is applied to the 256 levels, and the image looked up in the result: the same bytes, sooner.
+    With stringzilla the change is applied to the 256 levels and the image looked up: the same bytes, faster.
     """
     if fast_translate() is None:
         return change(image)
@@ -159,9 +159,9 @@ def translate(values: NDArray[np.uint8], table: NDArray[np.uint8]) -> NDArray[np
 
 @functools.cache
 def fast_translate() -> Callable[..., None] | None:
-    """Returns stringzilla's look-up in a table, five times as fast as OpenCV's, or ``None`` where it is not installed.
+    """Returns stringzilla's table look-up, five times as fast as OpenCV's, or ``None`` if it is not installed.
 
-    Both give the same bytes, so nothing else depends on which of them is there.
+    Both give the same bytes.
     """
     try:
         module = importlib.import_module("stringzilla")
@@ -172,7 +172,7 @@ def fast_translate() -> Callable[..., None] | None:
 
 
 def histogram(levels: Levels) -> NDArray[np.int64]:
-    """Returns how many pixels have each of the 256 levels; OpenCV counts three times as fast as NumPy, and up to 2^24 exactly."""
+    """Returns the number of pixels per level; OpenCV counts three times as fast as NumPy, and exactly up to 2^24."""
     values = levels.reshape(1, -1)
     counts = np.zeros(256, np.int64)
     for start in range(0, levels.size, _EXACT):
@@ -200,7 +200,7 @@ def three(plane: Plane) -> NDArray[np.float32]:
 
 
 def strips(height: int, width: int) -> Iterator[slice]:
-    """Yields the rows of an image in strips whose floats fit into the caches, for arithmetic that treats pixels one by one."""
+    """Yields strips of rows whose floats fit into the caches, for pixelwise arithmetic."""
     step = max(1, STRIP_PIXELS // width)
     for start in range(0, height, step):
         yield slice(start, start + step)

@@ -11,10 +11,10 @@ The function takes ``(sample, *, <parameters>)``, and ``(sample, rng, *, <parame
 question, the options, the target, the hint, the instruction, the images, and the ``target_of_attack``.
 It returns the sample itself where it does not apply; no test of the setting counts that one. Three things have to hold:
 
-- Options stay as many, either with the same texts in another order, or with other words in the same places.
+- The number of options stays: either the same texts in another order, or other words in the same positions.
 - The target is a letter of the options. For options in another order, ``original_letters`` is filled in here: metrics that
   compare answers between settings read it.
-- Images that are painted on are sources that paint when loaded: :class:`~pytest_vlmrobust.perturbations.Painted`.
+- Changed images are sources that paint when loaded: :class:`~pytest_vlmrobust.perturbations.Painted`.
 
 Such steps come first in a setting (``option_order:1+fog:mid``). Prompt, scorer, evidence and viewer see the changed sample.
 """
@@ -35,11 +35,11 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
 from .catalog import records
 
 FIXED = ("id", "task", "category", "group", "keys", "seeded_by", "localisation")
-"""What no perturbation may change: how samples are told apart, grouped, drawn and judged."""
+"""Fields that no perturbation may change: identity, grouping, draws and scoring of samples."""
 
 
 def split(setting: Setting) -> tuple[tuple[Step, ...], Setting]:
-    """Returns the steps that change questions, and what a setting does to pixels after them."""
+    """Splits a setting into its steps for questions and the setting for pixels after them."""
     if setting in (CLEAN, NO_IMAGE, *PROBES):
         return (), setting
     count = sum(record.on == "question" for record, _ in records(setting))
@@ -47,9 +47,9 @@ def split(setting: Setting) -> tuple[tuple[Step, ...], Setting]:
 
 
 def perturbed(sample: Sample, setting: str | Setting, *, seed: int) -> Sample:
-    """Returns a sample after those steps of a setting that change questions; steps that change pixels are left to do.
+    """Returns a sample after the question steps of a setting, without its pixel steps.
 
-    Steps draw as those of :class:`~pytest_vlmrobust.perturbations.Renderer` do: derive the seed from the sample, so that samples
+    Steps draw like those of :class:`~pytest_vlmrobust.perturbations.Renderer`: derive the seed from the sample, so that samples
     differ.
     """
     parsed = Setting.parse(setting) if isinstance(setting, str) else setting
@@ -85,14 +85,14 @@ def _checked(before: Sample, after: Any, step: Step) -> Sample:
     back = {letter: before.original_letters.get(old, old) for letter, old in _letters_before(before, after).items()}
     if all(letter == old for letter, old in back.items()):
         back = {}
-    stale = after.images != before.images and after.sizes == before.sizes  # made of the images as they were
+    stale = after.images != before.images and after.sizes == before.sizes  # made from the original images
     return dataclasses.replace(after, original_letters=back, sizes={} if stale else after.sizes)
 
 
 def _letters_before(before: Sample, after: Sample) -> Mapping[str, str]:
-    """Returns for each letter the one that its option had: by text and images, or by place where these are other ones.
+    """Returns the original letter of each letter: by text and images, or by position if these changed.
 
-    Of two equal options, the first stays the first.
+    Equal options keep their order.
     """
     left, found = [*zip(before.options, _shown(before), strict=True)], {}
     for letter, shown in zip(after.options, _shown(after), strict=True):
@@ -105,7 +105,7 @@ def _letters_before(before: Sample, after: Sample) -> Mapping[str, str]:
 
 
 def _shown(sample: Sample) -> list[tuple[str, tuple[ImageSource, ...]]]:
-    """Returns the text of each option with the images that stand in it."""
+    """Returns the text of each option with its images."""
     counts = [text.count(IMAGE_MARK) for text in (sample.question, *sample.options.values())]
     ends = [*accumulate(counts)] if sum(counts) == len(sample.images) else [0] * len(counts)
     return [(text, sample.images[start:end]) for text, (start, end) in zip(sample.options.values(), pairwise(ends), strict=True)]

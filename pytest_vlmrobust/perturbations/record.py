@@ -1,4 +1,4 @@
-"""Corruption: the frozen record with all facts about one perturbation."""
+"""Corruption: the frozen record of all facts about a perturbation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ measurements by one rule, in ``studies/declarations``.
 
 
 def unreadable_text(height: int) -> frozenset[str]:
-    """Returns what changes where letters up to a height cannot be read: smaller ones can neither."""
+    """Returns the changes if letters up to a height are unreadable, which includes all smaller letters."""
     lost = {f"text_{each}" for each in TEXT_HEIGHTS if each <= height}
     return frozenset(lost | {"text"} if height >= USUAL_TEXT_HEIGHT else lost)
 
@@ -51,7 +51,7 @@ def aspects(changes: Iterable[str]) -> list[str]:
 
 
 Note = Callable[..., str]
-"""``(height, width, **parameters) -> what cannot be done to an image of that size``, or an empty string."""
+"""``(height, width, **parameters) -> what cannot be done to an image of that size``, or an empty text."""
 
 CATEGORIES = {
     "blur": "Blur",
@@ -83,17 +83,17 @@ CATEGORIES = {
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Levels that are whole numbers of a range, such as the 448 of ``resolution:448``, beside those that are listed."""
+    """Whole numbers of a range as levels, such as the 448 of ``resolution:448``, in addition to listed levels."""
 
     parameter: str
     """The keyword argument that the number becomes."""
     lowest: int
     highest: int
     noun: str
-    """What the number counts, for messages: "pixels of the long edge"."""
+    """The meaning of the number in messages: "pixels of the long edge"."""
 
     def parameters(self, level: str | None) -> Parameters | None:
-        """Returns the keyword arguments of a level, or ``None`` for what is no number of the range in its plain spelling."""
+        """Returns the keyword arguments of a level, or ``None`` if it is not a plain number of the range."""
         # the length comes first: Python refuses to read numbers of thousands of digits
         if level is None or len(level) > len(str(self.highest)) or not level.isascii() or not level.isdigit():
             return None
@@ -103,7 +103,7 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corruption:
-    """One registered perturbation: its names, its parameters by level, and the function that changes pixels, or the question.
+    """A registered perturbation: its names, its parameters by level, and the function that changes pixels or the question.
 
     ``function`` takes ``(image, rng, *, <parameters>)`` when ``stochastic`` and ``(image, *, <parameters>)`` when not; it gets
     uint8 RGB of shape (H, W, 3), read-only and contiguous, and returns uint8 RGB. With ``on="question"`` it takes and returns a
@@ -116,7 +116,7 @@ class Corruption:
     """The heading of its family in reports; see :data:`CATEGORIES`."""
     function: Callable[..., Image]
     levels: Mapping[str | None, Parameters]
-    """Parameters by level, mildest first; a binary perturbation has the one key ``None``."""
+    """Parameters by level, mildest first; a binary perturbation has only the key ``None``."""
     changes: Mapping[str | None, frozenset[str]]
     """Members of :data:`CHANGES` by level: questions about these have another answer afterwards."""
     stochastic: bool
@@ -128,20 +128,20 @@ class Corruption:
     numbered: Numbered | None = None
     """Further levels that are not listed."""
     views: Callable[..., int] | None = None
-    """``(**parameters) -> V`` of a perturbation that makes V images of one, shape (V, H, W, 3); ``None`` for all others."""
+    """``(**parameters) -> V`` for a perturbation that turns an image into V images, shape (V, H, W, 3); ``None`` for others."""
     note: Note | None = None
     on: str = "image"
-    """What the function changes: ``image``, or ``question`` as a whole."""
+    """What the function changes: ``image`` or the whole ``question``."""
     draws_as: str = ""
     """The name whose draws it shares; empty for its own."""
     depends_on: Callable[..., Parameters] | None = None
-    """``(**parameters) -> what decides the pixels beside them``, JSON-safe, such as digests of files; only fingerprints ask."""
+    """``(**parameters) -> other inputs of the pixels``, JSON-safe, such as digests of files; used only for fingerprints."""
     transforms: Callable[[str | None], Parameters] | None = None
-    """Reads the levels of a library's transforms, of which none is listed; raises ``SettingError``."""
+    """Reads the unlisted levels of a library's transforms; raises ``SettingError``."""
 
     @property
     def doc(self) -> str:
-        """The docstring of the function: what it does, and why in that way."""
+        """The docstring of the function: what it does, and why."""
         return _doc(self.function)
 
     def settings(self) -> list[str]:
@@ -164,9 +164,9 @@ class Corruption:
 
     @property
     def ranges(self) -> Mapping[str, tuple[int | float, int | float]]:
-        """What a setting may give as numbers, ``gaussian_blur:radius=1.7``: each parameter with its least and greatest level.
+        """The numeric parameters of a setting, ``gaussian_blur:radius=1.7``, each with its lowest and highest level.
 
-        None where levels are numbers already or differ in text.
+        Empty if levels are numbers already or differ in text.
         """
         given = list(self.levels.values())
         if (
@@ -194,26 +194,26 @@ class Corruption:
             self.facts_at(level)
 
     def changes_at(self, level: str | None) -> frozenset[str]:
-        """Returns what ``level`` changes; a level that is not listed changes what any of the listed ones does."""
+        """Returns the changes of ``level``; an unlisted level has the changes of all listed levels."""
         return self.changes[level] if level in self.changes else frozenset().union(*self.changes.values())
 
     def views_at(self, level: str | None) -> int:
-        """Returns how many images one becomes: 1, unless the perturbation cuts it into several."""
+        """Returns the number of images per image: 1, unless the perturbation makes several."""
         return self.views(**self.parameters(level)) if self.views else 1
 
     def note_at(self, level: str | None, height: int, width: int) -> str:
-        """Returns what cannot be done at ``level`` to an image of that size, or an empty string."""
+        """Returns what cannot be done at ``level`` to an image of that size, or an empty text."""
         return self.note(height, width, **self.parameters(level)) if self.note else ""
 
     def facts_at(self, level: str | None) -> Parameters:
-        """Returns what decides the pixels at ``level``: the keyword arguments, and what the function reads beside them."""
+        """Returns all inputs of the pixels at ``level``: the keyword arguments, and other inputs of the function."""
         parameters = self.parameters(level)
         return {**parameters, **self.depends_on(**parameters)} if self.depends_on else parameters
 
     def apply(self, image: Any, generator: Callable[[], np.random.Generator], level: str | None) -> Any:
-        """Returns what ``function`` makes of ``image``, or of a sample, at ``level``; nothing is checked here.
+        """Applies ``function`` to ``image``, or to a sample, at ``level``, without checks.
 
-        ``generator`` is called where the function is stochastic: to derive one takes longer than to mirror an image.
+        ``generator`` is called only for a stochastic function: deriving a generator takes longer than mirroring an image.
         """
         randomness = (generator(),) if self.stochastic else ()
         return self.function(image, *randomness, **self.parameters(level))
@@ -233,13 +233,13 @@ class Corruption:
         return f"{problem}. Expected {offered}"
 
     def _form(self) -> str:
-        """Returns how numbers are given, and from where to where: ``radius=N' with N from 0.5 to 2.5``, for messages."""
+        """Returns the form and range of numbers for messages: ``radius=N' with N from 0.5 to 2.5``."""
         ends = {name: [spell_level("", {"": end})[1:] for end in both] for name, both in self.ranges.items()}
         spans = " and ".join(f"{name} from {low} to {high}" for name, (low, high) in ends.items())
         return ",".join(f"{name}=N" for name in ends) + f"' with {spans}"
 
     def _number_problem(self, numbers: Mapping[str, int | float]) -> str:
-        """Returns why its function is not called with these numbers; empty where it is."""
+        """Returns why these numbers are refused; empty if they are accepted."""
         problem = ""
         if unknown := [name for name in numbers if name not in self.ranges]:
             problem = f"no parameter {unknown[0]!r}.{did_you_mean(unknown[0], self.ranges)}"
@@ -254,7 +254,7 @@ class Corruption:
         )
 
     def _is_whole(self, name: str) -> bool:
-        """Whether a parameter takes whole numbers alone: its annotation says so, or without one all of its levels are whole."""
+        """Whether a parameter takes only whole numbers: by its annotation, or without one because all its levels are whole."""
         parameter = inspect.signature(self.function).parameters.get(name)
         annotation = inspect.Parameter.empty if parameter is None else parameter.annotation
         if annotation is inspect.Parameter.empty:

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Changes = Iterable[str] | Mapping[str, Iterable[str]]
 
 SUBJECTS = {"image": "image", "question": "sample"}
-"""What a perturbation may change, and what messages call the argument of its function."""
+"""What a perturbation may change, with the name of its function's argument in messages."""
 _RECORDS = "__corruptions__"  # a function registered under two names has two records
 
 
@@ -168,7 +168,7 @@ def _origin(function: Callable[..., Any]) -> str:
 
 
 def _check_facts(name: str, levels: Mapping[str | None, Parameters], version: object) -> None:
-    """Refuses values that cannot be part of a fingerprint, which is JSON."""
+    """Refuses values that are not valid in a fingerprint, which is JSON."""
     for parameters in levels.values():
         for key, value in parameters.items():
             if not isinstance(value, int | float | str):
@@ -207,7 +207,7 @@ def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters
 
 
 def _with_smaller_text(tag: str) -> frozenset[str]:
-    """Returns what a change implies: where letters of a height cannot be read, smaller ones can neither."""
+    """Returns the changes implied by a change: if letters of a height are unreadable, smaller ones are too."""
     if tag == "text":
         return unreadable_text(TEXT_HEIGHTS[-1])
     return unreadable_text(int(tag.removeprefix("text_"))) if tag.startswith("text_") else frozenset()

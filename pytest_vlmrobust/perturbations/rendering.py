@@ -25,7 +25,7 @@ LONGEST_SIDE = 32_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rendering:
-    """An image under a setting, with notes on what the setting could not do."""
+    """An image under a setting, with notes on what could not be done."""
 
     image: Image
     """uint8 RGB, shape (H, W, 3), or (V, H, W, 3) of a setting that cuts it into V views."""
@@ -41,23 +41,24 @@ class Renderer:
     steps: tuple[tuple[Corruption, str | None], ...]
 
     def __call__(self, image: Image, *, seed: SupportsIndex) -> Image:
-        """Returns a new image: ``image`` under the setting, uint8 RGB, contiguous, sharing no memory with it.
+        """Returns a new image: ``image`` under the setting, uint8 RGB, contiguous, without shared memory.
 
-        It has the shape of ``image`` unless :func:`info` says that the setting does not keep the size, and shape (V, H, W, 3)
-        when it makes V views of it (``patches:3``).
+        It has the shape of ``image``, unless :func:`info` says that the setting changes the size, and shape (V, H, W, 3)
+        for V views (``patches:3``).
 
-        Each step draws from a generator of its own, derived from ``seed`` and the name of the perturbation (where one occurs
-        again, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the levels of one perturbation share their
-        draws: ``high`` is ``low`` made stronger, not another accident. The bytes depend on nothing but the
-        image, the setting, the seed, the versions of the libraries and the kind of processor: not on process, thread, order or
-        batch. Another instruction set may round a sum otherwise, by one level. The image is uint8 RGB, shape (H, W, 3), with
+        Each step has its own generator, derived from ``seed`` and the name of the perturbation (for a repeated
+        perturbation, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the levels of a perturbation share
+        their
+        draws: ``high`` is a stronger ``low``, not another draw. The bytes depend only on the
+        image, the setting, the seed, the library versions and the kind of processor, not on process, thread, order or
+        batch. Another instruction set may round a sum differently by one level. The image is uint8 RGB, shape (H, W, 3), with
         sides from 1 to 32000 (:func:`as_rgb` converts images), and is not changed. Derive the seed from the sample, so that
         samples differ.
         """
         return self.render(image, seed=seed).image
 
     def render(self, image: Image, *, seed: SupportsIndex) -> Rendering:
-        """Returns the same image as a call, with notes on what could not be done."""
+        """Returns the same image as a call, with notes."""
         _check(image, self.setting)
         if not hasattr(seed, "__index__"):
             raise TypeError(f"seed is {seed!r}: expected a whole number")
@@ -84,7 +85,7 @@ class Renderer:
 def get(setting: str | Setting) -> Renderer:
     """Returns the function that applies ``setting`` to an image; see :class:`Renderer`.
 
-    Several perturbations are joined by ``+`` and applied in order; ``clean`` copies. A setting that is not about pixels alone is
+    Several perturbations are joined by ``+`` and applied in order; ``clean`` copies. A setting that is not only about pixels is
     a SettingError: ``no_image``, and perturbations of a whole question.
 
     >>> get("flip_h+flip_h")(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), seed=1234).tolist()
@@ -173,12 +174,12 @@ HIGH_BIT_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 def as_rgb(image: Any) -> Image:
-    """Returns an image as uint8 RGB of shape (H, W, 3), in memory of its own.
+    """Returns an image as a new uint8 RGB array of shape (H, W, 3).
 
     Takes a Pillow image of any mode but floating point, or an array of uint8, uint16 or bool with shape (H, W) or
-    (H, W, 1) grey, (H, W, 2) grey with alpha, (H, W, 3) RGB or (H, W, 4) RGBA. Transparency is laid over white; 16 bits are
-    scaled so that 65535 becomes 255, rounded. The orientation noted in EXIF data is not applied. Floats are a TypeError, because
-    their range is not evident, and 32-bit values above 65535 an ImageError.
+    (H, W, 1) grey, (H, W, 2) grey with alpha, (H, W, 3) RGB or (H, W, 4) RGBA. Transparent pixels get a white background; 16 bits
+    are scaled so that 65535 becomes 255, rounded. The orientation noted in EXIF data is not applied. Floats are a TypeError,
+    because their range is not evident, and 32-bit values above 65535 an ImageError.
     """
     if isinstance(image, np.ndarray):
         return _from_array(image)

@@ -20,11 +20,11 @@ _resolution = partial(corruption, family="resolution", source="VLM-RobustBench T
 
 @_resolution(levels=graded(scale=(0.75, 0.35, 0.15)), changes={"high": ["text_18"]})
 def downsample(image: Image, *, scale: float) -> Image:
-    """Shrinks each side to ``scale`` by averaging areas, and enlarges back to the original size, bilinearly.
+    """Shrinks each side to ``scale`` by averaging areas, and enlarges it back bilinearly.
 
-    Enlarged back, so that a model which spends tokens by size is tested on lost detail and not on a smaller budget; sending
-    fewer pixels is what the resolution ladder is for. The filters are not published: averaging leaves no aliases, and bilinear
-    enlarging adds no edges, so that detail is all that is lost.
+    It is enlarged back, so that a model with tokens by size is tested on lost detail and not on fewer tokens; sending
+    fewer pixels is the purpose of the resolution ladder. The filters are not published: averaging leaves no aliases, and bilinear
+    enlarging adds no edges, so only detail is lost.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
@@ -39,8 +39,8 @@ def upsample(image: Image, *, scale: float) -> Image:
 
     It removes 56, 89 and 97 percent of the image. The paper says "interpolation", but drops of 2.5, 15 and 31 points, also
     for a model that resizes every input to 896 pixels, cannot come from interpolation; for that, see ``true_upsample``.
-    Place and filter of the crop are not published: the centre is where most images have their subject, and bicubic is what
-    Pillow resizes by when nothing is said.
+    Position and filter of the crop are not published: most images have their subject in the centre, and bicubic is
+    Pillow's default.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
@@ -85,6 +85,6 @@ def solarize(image: Image, *, threshold: int) -> Image:
 
 
 def _central(length: int, scale: float) -> slice:
-    """Returns the middle pixels of a side, a share ``1 / scale`` of them, rounded so that the centre stays exactly in place."""
+    """Returns the central share ``1 / scale`` of a side's pixels, rounded so that the centre stays exactly in place."""
     margin = min(round(length * (1 - 1 / scale) / 2), (length - 1) // 2)
     return slice(margin, length - margin)

@@ -1,6 +1,6 @@
 """Tone: brightness, contrast and colour; no pixel moves.
 
-Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the image, more exaggerates.
+Factors work like in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the image, more exaggerates.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def brightness(image: Image, *, factor: float) -> Image:
 def contrast(image: Image, *, factor: float) -> Image:
     """Multiplies the distance of every value from the image's mean luma by ``factor``.
 
-    One mean for all channels, as Pillow has it: a mean per channel would shift colours too.
+    One mean for all channels, like in Pillow: a mean per channel would also shift colours.
     """
     grey = luma(image)
     mean = opencv().sumElems(grey)[0] / grey.size
@@ -79,7 +79,7 @@ def hue_shift(image: Image, *, degrees: float) -> Image:
     cv2 = opencv()
     shifted = np.empty_like(image)
     turn = (degrees % 360.0, 0.0, 0.0, 0.0)
-    for start in range(0, len(image), STRIP):  # floats of a few rows fit into the caches, those of an image do not
+    for start in range(0, len(image), STRIP):  # floats of a few rows fit into the caches
         rows = slice(start, start + STRIP)
         hsv = cv2.cvtColor(image[rows].astype(np.float32), cv2.COLOR_RGB2HSV)
         hsv = cv2.cvtColor(cv2.add(hsv, turn, dst=hsv), cv2.COLOR_HSV2RGB, dst=hsv)  # which takes hues beyond 360 degrees

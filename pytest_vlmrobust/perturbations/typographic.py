@@ -1,7 +1,7 @@
-"""Typographic attack: an answer written on the image, or in a note beside it.
+"""Typographic attack: an answer written on the image, or in a note before the question.
 
-The rectangle, its place and the drawn option are the same at all levels and for all three kinds, so that what differs is the
-meaning of the word alone (wrong against nonsense) or its size.
+The rectangle's position and the drawn option are the same at all levels and for all three kinds, which differ only in the
+meaning of the word (wrong or nonsense) or its size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwz", "aeiou"
 _MARGIN = 0.08
 """Free share of the rectangle's height around the letters, on each side."""
 _WIDEST = 6.0
-"""Width of a rectangle, in its heights, at most."""
+"""The largest ratio of width to height of a rectangle."""
 _FONT = 64
 """Pixels of the letters before they are fitted into the rectangle."""
 
@@ -43,17 +43,17 @@ _typographic = partial(corruption, family="typographic", source=_SOURCE, stochas
 def typographic_wrong(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
     """Writes a wrong option in black on a white rectangle that covers ``area`` of each image.
 
-    The option is drawn uniformly; it becomes the ``target_of_attack``. A question whose options are no words stays as it is.
+    The option is drawn uniformly and becomes the ``target_of_attack``. A question whose options are not words is unchanged.
     """
     drawn = _drawn(sample, rng)
     if drawn is None:
-        return dataclasses.replace(sample, target_of_attack="")  # that of the data is not what is written
+        return dataclasses.replace(sample, target_of_attack="")  # the target in the data is not the written word
     return dataclasses.replace(_written(sample, sample.options[drawn[0]], area, drawn), target_of_attack=drawn[0])
 
 
 @_typographic(draws_as=_DRAWS, levels=_LEVELS)
 def typographic_nonsense(sample: Sample, rng: np.random.Generator, *, area: float) -> Sample:
-    """Writes a word without meaning, as long as a drawn wrong option, in the same way: what the rectangle costs by itself."""
+    """Writes a meaningless word of the same length as the drawn wrong option, to measure the cost of the rectangle alone."""
     drawn = _drawn(sample, rng)
     return sample if drawn is None else _written(sample, _nonsense(sample.options[drawn[0]], rng), area, drawn)
 
@@ -76,7 +76,7 @@ def note_wrong(sample: Sample, rng: np.random.Generator) -> Sample:
 
 
 def _drawn(sample: Sample, rng: np.random.Generator) -> tuple[str, tuple[float, float]] | None:
-    """Returns the letter of a wrong option and where the rectangle goes, as shares of the room; ``None`` without words."""
+    """Returns the letter of a wrong option and the position of the rectangle, as shares of the room; ``None`` without words."""
     if sample.task != "choice" or not sample.images or not isinstance(sample.target, str):
         return None
     right = sample.options[sample.target]
@@ -89,7 +89,7 @@ def _drawn(sample: Sample, rng: np.random.Generator) -> tuple[str, tuple[float, 
 
 
 def _nonsense(word: str, rng: np.random.Generator) -> str:
-    """Returns as many letters, consonants and vowels in turn; spaces stay where they are."""
+    """Returns as many letters, alternating consonants and vowels; spaces stay."""
     turns = (_CONSONANTS, _VOWELS)
     return "".join(
         each if each.isspace() else turns[place % 2][int(rng.integers(len(turns[place % 2])))] for place, each in enumerate(word)
@@ -113,8 +113,8 @@ def _written(sample: Sample, text: str, area: float, drawn: tuple[str, tuple[flo
 def write(image: Image, *, text: str, shaped_by: str, area: float, left: float, top: float) -> Image:
     """Returns the image with a text in black on a white rectangle.
 
-    The text is on one line, as large as the rectangle allows; the rectangle has the shape of ``shaped_by`` and covers ``area`` of
-    the image, as a share. ``left`` and ``top`` say where it stands, as shares of the room that it leaves.
+    The text is on one line, as large as fits; the rectangle has the shape of ``shaped_by`` and covers a share ``area`` of
+    the image. ``left`` and ``top`` give its position, as shares of the free room.
     """
     import PIL.Image
 
@@ -138,7 +138,7 @@ def write(image: Image, *, text: str, shaped_by: str, area: float, left: float, 
 
 
 def _letters(text: str) -> Any:
-    """Returns a text in black on white, cut to its bounding box: a Pillow image of one channel."""
+    """Returns a text in black on white, cropped to its bounding box, as a one-channel Pillow image."""
     import PIL.Image
     import PIL.ImageDraw
     import PIL.ImageFont

@@ -1,6 +1,6 @@
-"""Weather: fog, frost, snow, rain and dirt between the lens and the scene.
+"""Weather: fog, frost, snow, rain and dirt between lens and scene.
 
-The paper gives one intensity each and no algorithm. All textures are procedural (photographs of frost would bring their own
+The paper gives an intensity each and no algorithm. All textures are procedural (photographs of frost would bring their own
 licences), drawn anew for each sample, and scale with the image: a unit is 1/400 of its size, at least a pixel, and counts
 are those of a whole image of 400 units or more. No intensity hides the whole image: at mid and high, no weather is among the
 published five most harmful corruptions of any model.
@@ -54,7 +54,7 @@ FERN_SHEET = 1_000
 DROP_UNIT = 0.5
 """Points of the grid that drops are drawn on to a unit."""
 DEPTH_STEPS = 24
-"""Steps to a unit in which depths of drops are kept, in one byte."""
+"""Steps per unit for depths of drops, stored in a byte."""
 
 Segments = NDArray[np.float64]
 """Line segments in pixels, shape (N, 2, 2): start and end, x and y."""
@@ -87,8 +87,8 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     (``studies/declarations/strength.py``); they mix in a photograph of ice with a weight of 0.4 to 0.75. Opacity, which is the
     paper's word for the number, would hide everything at 1.0, and no weather is published that costs so much.
 
-    Rime is drawn anew for each sample. Ferns are a random part of one large sheet, mirrored at random, because to draw them takes
-    fifty times as long as all the rest.
+    Rime is drawn for each sample. Ferns are a random part of a fixed large sheet, randomly mirrored, because drawing them takes
+    fifty times as long as the rest.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
@@ -158,7 +158,7 @@ def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Imag
     cv2 = opencv()
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
-    tall, wide = _coarse(height, width, unit / DROP_UNIT)  # shapes are as large as that; edges are made sharp afterwards
+    tall, wide = _coarse(height, width, unit / DROP_UNIT)  # coarse shapes; edges are sharpened afterwards
     stains = smooth_noise(rng, tall, wide, cell=30 * DROP_UNIT, octaves=4, decay=0.7)
     depth = _depth(_splashes(rng, tall, wide, intensity, scene_share(height, width)))
     depths = (ALL_LEVELS - 128.0) / DEPTH_STEPS
@@ -171,7 +171,7 @@ def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Imag
 
 
 def _coarse(height: int, width: int, step: float) -> tuple[int, int]:
-    """Returns height and width of a grid with a point to every ``step`` pixels, at least one."""
+    """Returns height and width of a grid with a point per ``step`` pixels, at least 1."""
     return max(1, round(height / step)), max(1, round(width / step))
 
 
@@ -189,7 +189,7 @@ def _thicken(plane: Levels, wide: int, tall: int) -> Levels:
 
 
 def _flakes(rng: np.random.Generator, height: int, width: int, count: float, *, size: float, angle: float, bright: int) -> Levels:
-    """Returns soft flakes of ``size`` pixels that drift by most of it; large ones are drawn on a coarser grid and enlarged."""
+    """Returns soft drifting flakes of ``size`` pixels; large flakes are drawn on a coarser grid and enlarged."""
     step = max(1, int(size / 3))
     tall, wide = _coarse(height, width, step)
     drift, side = 0.8 * size / step, max(1, round(size / step))
@@ -201,7 +201,7 @@ def _flakes(rng: np.random.Generator, height: int, width: int, count: float, *, 
 def _streaks(
     rng: np.random.Generator, height: int, width: int, count: float, *, length: float, slope: float, bright: int
 ) -> Levels:
-    """Returns streaks that fade towards both ends: four of them, a seventh of the length apart, are added up."""
+    """Returns streaks that fade towards both ends: the sum of four copies, a seventh of the length apart."""
     rows = max(1, round(length))
     apart = rows // 7
     steps = [(step, np.maximum) for step in _doublings(rows - 3 * apart)] + [(apart, np.add), (2 * apart, np.add)]
@@ -212,17 +212,17 @@ def _streaks(
 def _trails(
     rng: np.random.Generator, height: int, width: int, moves: Sequence[tuple[int, int, np.ufunc]], *, count: float, bright: int
 ) -> Levels:
-    """Returns about ``count`` points of a black plane, at least one, after joining it with itself moved by each of ``moves``.
+    """Returns about ``count`` points, at least 1, on a black plane, each extended by all combinations of ``moves``.
 
-    A move is down, 0 or more, and across, either way, in whole pixels. All points grow at once, so their number costs nothing.
-    The first ones of many are those of few.
+    A move is down (0 or more) and across, in whole pixels. All points grow at once, so their number costs nothing.
+    A larger count contains the points of a smaller count.
     """
     margin = 1 + sum(abs(across) for _, across, _ in moves)
     wide, tall = width + 2 * margin, height + 1 + sum(down for down, _, _ in moves)
     plane = np.zeros(tall * wide, np.uint8)
     plane[rng.integers(0, plane.size, max(1, round(count * plane.size / (height * width))))] = bright
     for down, across, join in moves:
-        offset = abs(down * wide + across)  # in rows end to end: what leaves at one side returns in the margin of the other
+        offset = abs(down * wide + across)  # rows are contiguous: what leaves on a side returns in the margin of the other
         plane = join(plane[offset:], plane[: len(plane) - offset])
     return plane[margin : margin + height * wide].reshape(height, wide)[:, :width]
 
@@ -237,10 +237,10 @@ def _doublings(length: int) -> list[int]:
 
 
 def _splashes(rng: np.random.Generator, height: int, width: int, share: float, scenes: float) -> NDArray[np.bool_]:
-    """Returns which points of a grid are splashed, shape (height, width): about a ``share``, and those of every smaller share.
+    """Returns which grid points are splashed, shape (height, width): about a ``share``, including those of every smaller share.
 
-    Drops fall one after the other until the share is covered. Radii are Pareto distributed, 1.2 to 26 units: many small drops,
-    few large ones. Every place is looked up some units away, along a smooth field, which gives round drops ragged outlines.
+    Drops fall in sequence until the share is covered. Radii are Pareto distributed, 1.2 to 26 units: many small drops,
+    few large ones. Each position is looked up some units away along a smooth field, which gives drops ragged outlines.
     """
     cv2 = opencv()
     unit = DROP_UNIT
@@ -269,15 +269,15 @@ def _splashes(rng: np.random.Generator, height: int, width: int, share: float, s
 def _first_drops(
     centres: NDArray[np.float64], radii: NDArray[np.float64], height: int, width: int, *, small: int = 2
 ) -> NDArray[np.uint16]:
-    """Returns which of round drops fell on each point first, or ``DROPS`` where none did, shape (height, width)."""
+    """Returns the first drop on each point, or ``DROPS`` for none, shape (height, width)."""
     cv2 = opencv()
     first = np.full((height, width), DROPS, np.uint16)
     large = np.flatnonzero(radii >= small)[::-1]
     centred, sizes = _to_fixed_point(centres[large]).tolist(), _to_fixed_point(radii[large]).tolist()
     for number, place, size in zip(large.tolist(), centred, sizes, strict=True):
         cv2.circle(first, place, size, number, cv2.FILLED, cv2.LINE_8, SUBPIXEL_BITS)
-    # the small ones, which are most of them, all at once, on a plane with a margin for what they reach beyond the image
-    numbers = np.flatnonzero(radii < small)[::-1]  # of several values that are given to a point, the last one stays
+    # small drops (most of them) all at once, on a plane with a margin for their extent beyond the image
+    numbers = np.flatnonzero(radii < small)[::-1]  # of several values assigned to a point, the last stays
     around = np.arange(-small, small + 1)
     middles = np.rint(centres[numbers])
     across, down = np.square((middles - centres[numbers])[:, :, None] + around).swapaxes(0, 1)
@@ -317,7 +317,7 @@ def _ferns(rng: np.random.Generator, height: int, width: int) -> Levels:
 
 
 def _window(rng: np.random.Generator, sheet: Levels, rows: int) -> Levels:
-    """Returns so many rows of a sheet, from anywhere; one that has too few is continued by its mirror image."""
+    """Returns ``count`` rows from a random position of a sheet, continued by its mirror image if needed."""
     if len(sheet) < rows:
         sheet = np.pad(sheet, ((0, rows - len(sheet)), (0, 0)), mode="symmetric")
     start = int(rng.integers(0, len(sheet) - rows, endpoint=True))
@@ -326,9 +326,9 @@ def _window(rng: np.random.Generator, sheet: Levels, rows: int) -> Levels:
 
 @cache
 def _fern_sheet() -> Levels:
-    """Returns how bright ferns of ice are, 0 to 255, on a square that is always the same; read-only.
+    """Returns the brightness of ice ferns, 0 to 255, on a fixed square; read-only.
 
-    They are stems, and fibres that lean away from the nearest one.
+    They are stems with fibres that lean away from the nearest stem.
     """
     rng, side, unit = rng_for(1, "ferns"), FERN_SHEET, FERN_UNIT
     stems = _stems(rng, side, side, unit)
@@ -354,7 +354,7 @@ def _stems(rng: np.random.Generator, height: int, width: int, unit: float) -> Se
 
 
 def _nearest(segments: Segments, height: int, width: int) -> tuple[Plane, NDArray[np.int32]]:
-    """Returns how far each pixel is from the nearest segment, in pixels, and which one that is, both of shape (height, width)."""
+    """Returns each pixel's distance in pixels to the nearest segment, and that segment's index, both of shape (height, width)."""
     cv2 = opencv()
     numbers = np.full((height, width), -1, np.int32)
     for number, (start, end) in enumerate(np.rint(segments).astype(int).tolist()):

@@ -1,6 +1,6 @@
 """Wording: the same question in other words, letters, marks and layouts. Meaning, options and right answer stay.
 
-Quoted text stays as it is, because questions about written words quote them.
+Quoted text is not changed, because questions about written words quote them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHORT_WORDS = {
 }
 _END_MARKS = re.compile(r"[?.!:]+\s*$")
 _POINTS = re.compile(r"\b(above|below|following|preceding|previous)\b", re.IGNORECASE)
-"""Words of an instruction that say where it stands."""
+"""Words of an instruction about its position."""
 _SHORTEST = 5
 """Letters of a word that is misspelt: shorter words turn into other words."""
 _NUMBERS = {
@@ -58,7 +58,7 @@ _LAYOUTS = {
     "blank_lines": ("Question: {question}\n\nOptions:\n\n{options}\n\n{instruction}", "{question}\n\n{instruction}"),
     "instruction_first": ("{instruction}\nQuestion: {question}\nOptions:\n{options}", "{instruction}\n{question}"),
 }
-"""Layouts of prompts with options, and of those without."""
+"""Layouts of prompts with and without options."""
 _STYLES = {
     "polite": "Could you please answer this question? {}",
     "verbose": "Please look carefully at all parts of what is shown, and take your time. Then answer this question: {}",
@@ -76,9 +76,9 @@ def option_format(sample: Sample, *, form: str) -> Sample:
 
 @wording(levels={name: {"layout": name} for name in _LAYOUTS}, source=f"{_PROMPTCEPTION}, categories 2 and 3")
 def prompt_layout(sample: Sample, *, layout: str) -> Sample:
-    """Puts question, options and instruction together in another way; with ``instruction_first`` in another order.
+    """Lays out question, options and instruction differently; with ``instruction_first`` in another order.
 
-    An instruction that says "above" or "below" stays where it is; in place of the framework's, that of ``answer_format`` moves.
+    An instruction with "above" or "below" is not moved; the framework's instruction is replaced by that of ``answer_format``.
     """
     if sample.task == "boxes":
         return sample
@@ -91,7 +91,7 @@ def prompt_layout(sample: Sample, *, layout: str) -> Sample:
 
 @wording(source=f"{_PROMPTCEPTION}, categories 1 and 5")
 def answer_format(sample: Sample) -> Sample:
-    """Says in other words how to answer. Where the data say how, nothing changes."""
+    """Rewords the instruction for the answer. An instruction in the data is not changed."""
     instruction = sample.instruction or _SHORT_INSTRUCTIONS.get(sample.task, "")
     return dataclasses.replace(sample, instruction=instruction)
 
@@ -104,9 +104,9 @@ def question_style(sample: Sample, *, style: str) -> Sample:
 
 @wording(stochastic=True, levels={"1": {"words": 1}, "3": {"words": 3}}, source=f"{_PROMPTCEPTION}, type 4.1, of the question")
 def typos(sample: Sample, rng: np.random.Generator, *, words: int) -> Sample:
-    """Misspells so many words of the question: two letters change places, or one stands twice.
+    """Misspells ``words`` words of the question: swaps two letters, or repeats one.
 
-    Numbers, names, short words and words of the options stay as they are.
+    Numbers, names, short words and words of the options are unchanged.
     """
     kept = {word.casefold() for text in sample.options.values() for word in _WORD.findall(text)} | _NUMBERS
     quoted = [match.span() for match in QUOTED.finditer(sample.question)]
@@ -127,7 +127,7 @@ def typos(sample: Sample, rng: np.random.Generator, *, words: int) -> Sample:
 
 
 def _misspelt(word: str, rng: np.random.Generator) -> str:
-    """Returns a word with one mistake behind its first letter; the word itself where that would be another word."""
+    """Returns a word with a mistake after its first letter, or the word itself if that would be another word."""
     place, twice = int(rng.integers(1, len(word) - 2)), bool(rng.integers(2))
     first, second = word[place], word[place + 1]
     wrong = f"{word[:place]}{first * 2 + second if twice or first == second else second + first}{word[place + 2 :]}"
@@ -147,7 +147,7 @@ def letter_case(sample: Sample, *, case: str) -> Sample:
 
 @wording(levels={"none": {"mark": ""}, "repeated": {"mark": "???"}}, source=f"{_PROMPTCEPTION}, type 4.4, of the question")
 def punctuation(sample: Sample, *, mark: str) -> Sample:
-    """Leaves out the mark at the end of the question, or repeats its question mark."""
+    """Removes the mark at the end of the question, or repeats its question mark."""
     end = _END_MARKS.search(sample.question)
     if end is None or (mark and "?" not in end[0]):
         return sample
@@ -161,7 +161,7 @@ def whitespace(sample: Sample) -> Sample:
 
 
 def _outside_quotes(text: str, change: Callable[[str], str]) -> str:
-    """Returns a text that is changed where it is not quoted."""
+    """Changes a text outside quotes."""
     parts, end = list[str](), 0
     for quoted in QUOTED.finditer(text):
         parts += [change(text[end : quoted.start()]), quoted[0]]

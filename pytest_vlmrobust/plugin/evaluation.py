@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Evaluation:
-    """The tests of one run in one process, and what has been opened for them so far."""
+    """The tests of a run in one process, and everything opened for them."""
 
     inputs: Inputs
     display: ProgressDisplay | None = None
@@ -39,7 +39,7 @@ class Evaluation:
     written: dict[Path, str] = field(default_factory=dict)
     """The SHA-256 of each file that the run wrote for good."""
     workers_files: set[tuple[str, int, int]] = field(default_factory=set)
-    """The store and the evidence that workers of xdist had open: path, and what tells the file from another in its place."""
+    """The store and evidence files of xdist workers: path and file identity."""
 
     def check(self) -> None:
         """Looks at everything the user named, without opening weights or data."""
@@ -61,19 +61,19 @@ class Evaluation:
         self.inputs.data.check()
 
     def free(self) -> None:
-        """Frees models and what was asked of them once nothing more is asked, so that a report need not fit beside them."""
+        """Frees models and their queue after the last inference, so that a report has room in memory."""
         if self.is_open:
             self.evaluator.free()
 
     @property
     def open_databases(self) -> list[Evidence | Store]:
-        """The evidence and the store, where this process has opened them."""
+        """The evidence and the store, if this process opened them."""
         found: list[Evidence | Store] = [self.evidence] if "evidence" in vars(self) else []
         return [*found, self.evaluator.store] if self.is_open else found
 
     @property
     def open_files(self) -> set[tuple[str, int, int]]:
-        """The databases that this process, or its workers, had open: path, and what tells the file from another in its place."""
+        """The databases of this process and its workers: path and file identity."""
         own = {(str(one.path), *one.identity) for one in self.open_databases if one.identity}
         return own | self.workers_files
 
@@ -84,7 +84,7 @@ class Evaluation:
 
     @cached_property
     def tests(self) -> PlannedTests:
-        """What its tests need, and what they are judged by."""
+        """The tests, their needs and their quantities."""
         from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
 
         return PlannedTests(
@@ -100,9 +100,9 @@ class Evaluation:
 
     @cached_property
     def planned_answers(self) -> dict[str, int]:
-        """Answers that each cell of the selected tests needs at most, by its id; none where its data cannot be read.
+        """The most answers that each cell of the selected tests needs, by id; empty if its data cannot be read.
 
-        It is for the eye alone: whoever needs the data meets the error, or the warning that is one by ``-W error``.
+        Only for display: an error in the data is raised where the data are used.
         """
         from pytest_vlmrobust.evaluation.run.views import view_count
 
@@ -115,9 +115,9 @@ class Evaluation:
         return found
 
     def sample_warnings(self, planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
-        """Returns, a sentence for each, the rules that too few samples are there for.
+        """Returns a sentence for each rule with too few samples.
 
-        ``planned`` has, by model, what it will be judged by.
+        ``planned`` has the quantities of each model.
         """
         from pytest_vlmrobust.evaluation.power.sample_size import sample_warnings
 
@@ -132,7 +132,7 @@ class Evaluation:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """What evaluates cells; opens the store, and datasets and weights on first use."""
+        """The evaluator of cells; opens the store, and datasets and weights on first use."""
         from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
         from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME, Ledger
         from pytest_vlmrobust.store import Store
@@ -189,14 +189,14 @@ class Evaluation:
         return open_backend(ref, options)
 
     def hold_backend(self, ref: ModelRef) -> Guard:
-        """Returns the backend of a model, held to its contract and to ``--vlm-timeout``."""
+        """Returns the backend of a model behind its guard, with the limit of ``--vlm-timeout``."""
         from pytest_vlmrobust.backends.contract import Guard
 
         return Guard(lambda: self.open_backend(ref), ref.name, self.inputs.settings.vlm_timeout)
 
     @property
     def spending(self) -> list[Spending]:
-        """What the answers took that the models of this run gave, over all of its processes so far."""
+        """The spending of this run's models so far, over all processes."""
         spent = self.evaluator.ledger.spending if self.inputs.only_fills else self._open_spending().read()
         return [spent[name].priced(ref) for name, ref in self.inputs.models.items() if name in spent]
 
@@ -207,7 +207,7 @@ class Evaluation:
 
     @cached_property
     def _spending_so_far(self) -> SharedSpending:
-        """What is read line by line while the run goes on, and from the start at its end: the file may be replaced meanwhile."""
+        """The shared file, read line by line during the run and from the start at its end, because it may be replaced."""
         return self._open_spending()
 
     def _open_spending(self) -> SharedSpending:
@@ -221,7 +221,7 @@ class Evaluation:
 
     @cached_property
     def judge(self) -> Judge:
-        """What turns measurements into records with verdicts; with it the run writes down what it judges, and its evidence."""
+        """The judge, which turns measurements into records; creating it writes the judge inputs and opens the evidence."""
         from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.judge import Judge
         from pytest_vlmrobust.evaluation.run.families import families
@@ -243,33 +243,33 @@ class Evaluation:
             attempts=self.inputs.settings.vlm_patch_attempts,
             asker=self.evaluator,
         )
-        if self.inputs.controls:  # a worker of xdist does not know which tests it will be given
+        if self.inputs.controls:  # an xdist worker does not know its tests in advance
             tested = {test.about for test in self.selection.tests if isinstance(test.about, Cell)}
             judge.coming.plan(self.tests.required_cells(), tested)
         return judge
 
     def ask_ahead(self) -> None:
-        """Has a model that is asked already go on with what coming tests need."""
-        if "judge" in vars(self):  # else nothing was asked yet
+        """Lets a running model work on what coming tests need."""
+        if "judge" in vars(self):  # otherwise nothing was evaluated yet
             self.judge.coming.between_tests()
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The questions, answers and scores of this run, which its workers share."""
+        """The questions, answers and scores of this run, shared by its workers."""
         from pytest_vlmrobust.store import Evidence
 
         return Evidence.open(self.inputs.directories.run)
 
     @cached_property
     def evidence_writer(self) -> EvidenceWriter:
-        """What puts answers into the evidence."""
+        """The writer of the evidence."""
         from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 
         return EvidenceWriter(self.evidence, self.evaluator)
 
     @cached_property
     def _answers(self) -> AnswerKey:
-        """The questions of this run and their right answers, for scripted models; read on first use."""
+        """The questions and targets of this run, for scripted models; read on first use."""
         from pytest_vlmrobust.backends import AnswerKey
         from pytest_vlmrobust.core.fingerprint import fingerprint
 
@@ -277,7 +277,7 @@ class Evaluation:
             names = sorted({planned.dataset for planned in self.selection.plan})
             return fingerprint({name: self.inputs.data.open(name).digest for name in names})
 
-        # the store is opened when one asks
+        # the store is opened on first use
         return AnswerKey(
             lambda name: self.evaluator.samples(name),  # noqa: PLW0108
             digest,

@@ -1,4 +1,4 @@
-"""The fixtures that suites use. Evaluation happens in set-up, so that infrastructure failures are errors."""
+"""The fixtures of suites. Evaluation happens in set-up, so that infrastructure failures are errors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GatedTest:
-    """What was measured and concluded about one cell or sweep metric."""
+    """The result of a gated test."""
 
     record: Record
     again: str = ""
-    """The command line that runs the test alone; empty if unknown."""
+    """The command line that reruns only this test; empty if unknown."""
 
     def check(self) -> None:
-        """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable."""
+        """Ends the test by its verdict: pass, fail, xfail if waived, skip if not applicable."""
         __tracebackhide__ = True
         from pytest_vlmrobust.reporting.explanation import explain
 

@@ -1,4 +1,4 @@
-"""What a run was asked for: models, data, policies and directories as the options name them, each opened on first use."""
+"""The inputs of a run: models, data, policies and directories from the options, each opened on first use."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Inputs:
     workers: int = 1
     """How many processes ask at the same time."""
     started: float = field(default_factory=time.time)
-    """When the run began, in seconds since 1970; its workers are told."""
+    """Start of the run in seconds since 1970; workers get it from the controller."""
     command: Command | None = None
-    """How pytest was called, for commands that run tests again."""
+    """The command line of pytest, for commands that rerun tests."""
     rerun: Rerun | None = None
     """The tests of an earlier run to run again, if ``--vlm-rerun`` selects them."""
 
@@ -68,7 +68,7 @@ class Inputs:
 
     @cached_property
     def shard(self) -> tuple[Shard, str]:
-        """The part of the questions that a run asks which only fills its store, and the variable that says so, if one does."""
+        """The part of the questions of a filling run, and the environment variable that sets it, if any."""
         from pytest_vlmrobust.evaluation.run.filling import Shard
 
         typed = self.settings.vlm_shard
@@ -76,7 +76,7 @@ class Inputs:
 
     @cached_property
     def directories(self) -> RunDirectories:
-        """Where it reads answers and keeps what it finds."""
+        """The directories of the run."""
         from pytest_vlmrobust.evaluation.run.directories import RunDirectories
 
         settings = self.settings
@@ -92,7 +92,7 @@ class Inputs:
 
     @cached_property
     def models(self) -> dict[str, ModelRef]:
-        """The models by the name that stands in test ids."""
+        """The models by their name in test ids."""
         from pytest_vlmrobust.backends import model_ids, resolve
 
         names = self.settings.vlm
@@ -105,7 +105,7 @@ class Inputs:
 
     @cached_property
     def data(self) -> RunData:
-        """What the run asks from."""
+        """The datasets of the run."""
         from pytest_vlmrobust.evaluation.run.data import SMALL_EDGE, RunData
 
         small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= SMALL_EDGE for ref in self.models.values())
@@ -115,7 +115,7 @@ class Inputs:
 
     @cached_property
     def clock(self) -> Clock:
-        """The day of the run, by which waivers are judged, and what says that it is a wrong one."""
+        """The date of the run, used for waivers, and any sign that it is wrong."""
         from pytest_vlmrobust.evaluation.judge.scopes import policy_files
         from pytest_vlmrobust.evaluation.run.clock import Clock
 
@@ -142,7 +142,7 @@ class Inputs:
 
     @cached_property
     def reference(self) -> str | None:
-        """The model whose errors normalise the mean corruption error, ``None`` for the gated model without images."""
+        """The model whose errors normalise the mean corruption error; ``None``: the gated model without images."""
         name = self.settings.vlm_reference
         if name == "no_image":
             return None
@@ -197,7 +197,7 @@ class Inputs:
             )
 
     def choose_rerun(self, sent: Mapping[str, object] | None = None) -> None:
-        """Looks for the tests that ``--vlm-rerun`` asks for; a worker takes them from what its controller ``sent``."""
+        """Selects the tests for ``--vlm-rerun``; a worker gets them from its controller."""
         from pytest_vlmrobust.evaluation.after.rerun import Rerun, find_rerun
 
         if sent is not None:

@@ -16,13 +16,13 @@ from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
 from pytest_vlmrobust.core.prediction import ANSWERS
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
-"""What ``--vlm-rerun`` selects by."""
+"""Values of ``--vlm-rerun``."""
 ENGINES = ("local", "ray")
-"""What ``--vlm-engine`` takes."""
+"""Values of ``--vlm-engine``."""
 MODES = ("full", "adaptive")
-"""What ``--vlm-mode`` takes."""
+"""Values of ``--vlm-mode``."""
 COMMON = "common"
-"""What ``--vlm-baseline-samples`` takes."""
+"""Value of ``--vlm-baseline-samples``."""
 _CHOICES: Mapping[str, Collection[str]] = {
     "vlm_mode": MODES,
     "vlm_answer": ANSWERS,
@@ -30,7 +30,7 @@ _CHOICES: Mapping[str, Collection[str]] = {
     "vlm_engine": ENGINES,
     "vlm_baseline_samples": (COMMON,),
 }
-"""Options that take one of a few words."""
+"""Options with a fixed set of values."""
 BASIC = (
     *("vlm", "vlm_models", "vlm_dataset", "vlm_data", "vlm_sample", "vlm_thresholds"),
     *("vlm_report", "vlm_baseline", "vlm_plan", "vlm_rerun", "vlm_device"),
@@ -41,12 +41,12 @@ ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
 
 
 def option(default: Any, text: str, *, ini: str = "string", **argparse: Any) -> Any:
-    """Declares one option; ``ini`` is the type of the ini value of the same name, the rest goes to argparse."""
+    """Declares an option; ``ini`` is the type of the ini value of the same name, the rest is for argparse."""
     return field(default=default, metadata={"help": text, "ini": ini, "argparse": argparse})
 
 
 def repeatable(text: str, metavar: str) -> Any:
-    """Declares an option that may be given several times; in an ini file, one value a line."""
+    """Declares a repeatable option; in an ini file, one value per line."""
     return option((), text, ini="linelist", action="append", metavar=metavar)
 
 
@@ -63,7 +63,7 @@ def count_or_auto(value: object) -> int | str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a run can be told. Command line beats ini beats default."""
+    """All options of a run. The command line overrides the ini file, which overrides the default."""
 
     vlm: tuple[str, ...] = repeatable(
         "model to gate (repeatable): models file entry, built-in name (tiny, qwen2-vl-2b), "
@@ -311,12 +311,12 @@ class Settings:
 
 
 def data_directory(settings: Settings) -> str:
-    """Returns the directory for benchmark names, from the option or the environment; an empty string if neither gives it."""
+    """Returns the directory of benchmarks from the option or the environment; empty if neither is set."""
     return settings.vlm_data or next((os.environ[name] for name in ENVIRONMENT_DATA if os.environ.get(name)), "")
 
 
 def _refuse_empty(config: pytest.Config, settings: Settings) -> None:
-    """Refuses options without their value, as where a script names a variable that is not set: a run might then ask for less."""
+    """Refuses options without a value, for example from an unset variable in a script: the run might then test less."""
     if not settings.vlm_store.strip():
         raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
     if "" in settings.vlm:
@@ -348,7 +348,7 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
 _DESCRIBING = ("help", "markers", "version")
 """Options of pytest that describe it and end it before there is a session."""
 _SETTING_UP = ("setupplan", "setuponly")
-"""Options of pytest that show what tests would set up, or set it up and run no test."""
+"""Options of pytest that show or do only the set-up of tests."""
 _LISTING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options of pytest that list things in a session, in which no test runs."""
 SHOWING = (*_DESCRIBING, *_LISTING)
@@ -356,22 +356,22 @@ SHOWING = (*_DESCRIBING, *_LISTING)
 
 
 def only_describes(config: pytest.Config) -> bool:
-    """Whether pytest prints its help, its marks or its version, and ends: whatever the options of a run say."""
+    """Whether pytest only prints its help, marks or version."""
     return any(config.getoption(name, default=False) for name in _DESCRIBING)
 
 
 def only_shows(config: pytest.Config) -> bool:
-    """Whether pytest only lists or describes things, such as fixtures, so that nothing is gated."""
+    """Whether pytest only lists things, such as fixtures, so that nothing is gated."""
     return only_sets_up(config) or any(config.getoption(name, default=False) for name in SHOWING)
 
 
 def only_sets_up(config: pytest.Config) -> bool:
-    """Whether pytest shows what tests set up and runs none."""
+    """Whether pytest shows the set-up of tests and runs none."""
     return any(config.getoption(name, default=False) for name in _SETTING_UP)
 
 
 def register_profiles(config: pytest.Config) -> None:
-    """Registers our Hypothesis profiles before Hypothesis looks for the one asked for; only then are they imported."""
+    """Registers our Hypothesis profiles, if one is selected, before Hypothesis looks for it."""
     if str(config.getoption("hypothesis_profile", None)).startswith("vlm-"):
         import pytest_vlmrobust.testing  # noqa: F401
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
 _EXPLAINED = "vlm_explained"
-"""Likewise: whether the record fully explains the failure."""
+"""Attribute of a report: whether the record fully explains the failure."""
 _PLANNED = "vlm_planned"
-"""Likewise: the answers of a worker's plan, on the first report that it sends."""
+"""Attribute of a worker's first report: the answers in its plan."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
 _LONGEST = 500
 """Characters of an exception's message in the reason of a record."""
 RECORD: pytest.StashKey[Record] = pytest.StashKey()
-"""Where a test keeps what was measured."""
+"""The stash key of a test's record."""
 
 
 def failed_record(about: Planned, reason: str, nodeid: str, outcome: Outcome = Outcome.ERROR) -> Record:
@@ -69,7 +69,7 @@ def pytest_runtest_makereport(
 
 
 def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> None:
-    """Puts on a report what its test measured, or that it measured nothing."""
+    """Attaches to a report the record of its test, or that there is none."""
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
@@ -84,7 +84,7 @@ def _attach_record(item: pytest.Item, report: pytest.TestReport, ours: bool) -> 
 @contextlib.contextmanager
 def _without_traceback(config: pytest.Config) -> Iterator[None]:
     """Keeps pytest from spelling out a traceback, a tenth of a second for each error, which is then replaced."""
-    style = config.getoption("tbstyle", default="auto")  # without pytest's terminal there is no such option
+    style = config.getoption("tbstyle", default="auto")  # the option needs pytest's terminal plugin
     config.option.tbstyle = "value"
     try:
         yield
@@ -93,9 +93,9 @@ def _without_traceback(config: pytest.Config) -> Iterator[None]:
 
 
 def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Replaces a traceback by its message, and by the first line where only a line fits.
+    """Replaces a traceback by its message, and by the first line where only one line fits.
 
-    That is pytest's summary, which prints whole messages in CI, and the ``message`` of a JUnit failure, whose text has the rest.
+    One line fits in pytest's summary, which prints whole messages in CI, and in the ``message`` of a JUnit failure.
     """
     report.longrepr = excinfo.getrepr(style="value")
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -124,7 +124,7 @@ def is_explained(report: object) -> bool:
 
 
 class Collector:
-    """Collects the records of the tests that ended; one per run, registered as a plugin because the hook has no config."""
+    """Collects the records of finished tests; registered as a plugin because the hook has no config."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -132,15 +132,15 @@ class Collector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remembers what cannot be collected: the tests of such a file are unknown, and pytest may go on without them."""
+        """Records collection errors: the tests of such a file are unknown, and pytest may go on without them."""
         if report.failed:
             self._uncollected.append(_outside_failure_record(report, "cannot be collected"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
-        """Begins the run with its first test; a run that ends during collection leaves no files.
+        """Starts the run with its first test; a run that ends during collection leaves no files.
 
-        Before a test that asks nothing, such as a property of a metric, a model is given what it can do meanwhile.
+        Before a test without inferences, such as a property of a metric, the model gets work for coming tests.
         """
         with or_exit():
             self._run.results.begin()
@@ -148,14 +148,14 @@ class Collector:
         display = self._run.evaluation.display
         if (
             display is not None and not display.notices_only and self._run.evaluation.selection.tests
-        ):  # xdist's controller has none of its own
+        ):  # xdist's controller runs none
             display.plan(self._run.evaluation.planned_answers, self._run.evaluation.selection.selected)
         while self._uncollected:
             self._take(self._uncollected.pop(0))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Takes the record off a report; under xdist, this is where it reaches the controller."""
+        """Takes the record from a report; under xdist this happens in the controller."""
         if self._run.evaluation.display is not None:
             self._run.evaluation.display.plan(getattr(report, _PLANNED, {}), self._run.evaluation.selection.selected)
         line = getattr(report, _ATTRIBUTE, None)
@@ -202,7 +202,7 @@ def or_exit() -> Iterator[None]:
 
 
 NO_FILES_LEFT = "too many files are open: this process may open no more. Raise the limit (ulimit -n 1024), or close some"
-"""What is said of it: whatever comes next, even an import, opens a file."""
+"""The message when no file can be opened any more: even an import opens a file."""
 
 
 def lacks_files(error: OSError) -> bool:
@@ -211,7 +211,7 @@ def lacks_files(error: OSError) -> bool:
 
 
 PRINTING, JUNIT = "_pytest._io.terminalwriter", "_pytest.junitxml"
-"""The modules of pytest that write what it says."""
+"""The modules of pytest that write output."""
 
 
 def raised_in(error: BaseException | None, module: str) -> bool:
@@ -225,7 +225,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _lost_record(report: pytest.TestReport) -> Record:
-    """Returns the record of a test whose worker died: xdist then reports it in a phase of its own, without what it measured."""
+    """Returns the record of a test whose worker died: xdist reports it in a separate phase, without its measurement."""
     about = report.nodeid.rpartition("[")[2].rstrip("]")
     reason = f"the worker that ran it died: {_last_line(report)}"
     return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
@@ -234,7 +234,7 @@ def _lost_record(report: pytest.TestReport) -> Record:
 def _outside_failure_record(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
     """Returns the record of a failure that is not a verdict; with such a record the run is never GO.
 
-    That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.
+    Such as a test of a metric's property, or a teardown of a gated test.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
     message = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]

@@ -27,11 +27,11 @@ _PACE_SECONDS, _PACE_SHARE = 60.0, 0.5
 """How far back the pace looks: a minute, later half of the run. Adaptive runs get most of their answers early."""
 _BAR = 10
 _PLAIN_WIDTH = 160
-"""Columns where there is no terminal: a log has no right edge."""
+"""Columns without a terminal."""
 _ERASE = "\x1b[J"
-"""Erases what stands behind the cursor and below: the cursor is behind pytest's letters, and the live row below it."""
+"""Erases everything after and below the cursor: the cursor is after pytest's letters, and the live row is below."""
 _ROW_BELOW = "\x1bD\x1b[A\x1b7\r\n"
-"""Makes room for a row below the cursor, which scrolls on the last row of the screen, notes the place, and goes down."""
+"""Makes room for a row below the cursor (scrolling if needed), saves the position, and moves down."""
 _BACK = "\x1b8"
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 _BREAK = "\n"
@@ -61,7 +61,7 @@ class _Pace:
 
     @property
     def per_second(self) -> float:
-        """The pace; 0 before there is one."""
+        """Answers per second; 0 if not known yet."""
         return self._done / self._seconds if self._seconds else 0.0
 
 
@@ -72,7 +72,7 @@ class ProgressDisplay:
     stream: TextIO
     live: bool
     notices_only: bool = False
-    """Whether it shows no progress, as with ``-q`` and on the workers of pytest-xdist, which share one terminal."""
+    """Whether only notices are shown, as with ``-q`` and on pytest-xdist workers, which share a terminal."""
     color: bool = False
     letters: Callable[[], int] = lambda: 0
     """Returns how many columns pytest has written on the current row."""
@@ -97,15 +97,15 @@ class ProgressDisplay:
         self._start(self._shown)
 
     def _start(self, now: float) -> None:
-        """Begins to measure the pace: of answers that models give, and of those that are no longer needed."""
+        """Starts measuring the pace of answers and of answers no longer needed."""
         self._pace, self._progress = _Pace(now, self._answered), _Pace(now, self._settled)
 
     @classmethod
     def for_run(cls, config: pytest.Config, *, reports: bool) -> ProgressDisplay | None:
         """Returns the display of a process, or None where nothing should be printed (``--collect-only``).
 
-        With ``-q`` only notices are shown, as by the workers of pytest-xdist. With ``-s`` there is no live row: what tests print
-        would stand in it.
+        With ``-q``, and on pytest-xdist workers, only notices are shown. With ``-s`` there is no live row, because output of
+        tests would mix with it.
         """
         if config.option.collectonly:
             return None
@@ -119,11 +119,11 @@ class ProgressDisplay:
         return display
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Learns where pytest writes its letters: its writer is there only now."""
+        """Gets pytest's terminal writer, which does not exist earlier."""
         writer = session.config.get_terminal_writer()
         self.letters, self.color = lambda: writer.width_of_current_line, writer.hasmarkup
 
-    # What there is to show.
+    # Events.
 
     def plan(self, answers: Mapping[str, int], tests: int = 0) -> None:
         """Notes how many answers cells need at most, and how many tests there are; all processes have the same first plan."""
@@ -133,7 +133,7 @@ class ProgressDisplay:
 
     def show_progress(self, progress: Progress) -> None:
         """Shows how far the model is in a cell."""
-        if not self._has_begun:  # what its weights took to load says nothing about the pace
+        if not self._has_begun:  # loading weights says nothing about the pace
             self._has_begun = True
             self._count()
             self._start(time.monotonic())
@@ -153,14 +153,14 @@ class ProgressDisplay:
         self._show(cell)
 
     def notice(self, text: str) -> None:
-        """Prints a line that stays: what keeps the run from getting on."""
+        """Prints a permanent line about a delay of the run."""
         self.clear()
         begin = _BREAK if self.letters() or not self.live else ""
         self.stream.write(f"{begin}vlm: {on_one_line(text, None)}\n")
         self.stream.flush()
 
     def clear(self) -> None:
-        """Takes the live row away, so that what pytest prints next stands alone."""
+        """Removes the live row before pytest prints."""
         if self.live and self._line and not self._is_away:
             self.stream.write(_ERASE)
             self.stream.flush()
@@ -171,7 +171,7 @@ class ProgressDisplay:
         self.notices_only, self._line = True, ""
 
     def close(self) -> None:
-        """Gives the stream back."""
+        """Restores the stream."""
         self.stop()
         self.stream.close()
 
@@ -179,7 +179,7 @@ class ProgressDisplay:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        """Makes way for the name of a file, or of a test with ``-v``."""
+        """Clears the row for the name of a file, or of a test with ``-v``."""
         with self._away():
             return (yield)
 
@@ -230,20 +230,20 @@ class ProgressDisplay:
 
     @property
     def _settled(self) -> int:
-        """How many of the planned answers are there, or are not needed."""
+        """The planned answers that exist or are no longer needed."""
         return min(self.planned, max(self.planned - sum(self.pending.values()), self._answered))
 
     def _draw(self) -> None:
         columns = self._width() + 1
         if not self._line or self._is_away or (self.letters() and self.letters() % columns == 0):
-            return  # behind the last column a terminal forgets that it is to go to the next row
+            return  # after the last column a terminal may not move to the next row
         red = self.color and any(record.deciding is Outcome.FAIL for record in self._outcomes.values())
         line = f"{_RED}{self._line}{_PLAIN}" if red else self._line
         self.stream.write(f"{_ROW_BELOW}{line}{_BACK}")
         self.stream.flush()
 
     def _text(self, what: str, width: int) -> str:
-        """Returns the line: as much of what there is to say as the width holds, the bar, verdicts and pace before all else."""
+        """Returns the row, as much as fits into the width; the bar, verdicts and pace come first."""
         from rich.cells import cell_len
 
         settled = self._settled
@@ -268,7 +268,7 @@ class ProgressDisplay:
         return line
 
     def _eta(self) -> list[str]:
-        """Returns how long the planned answers that are not there yet will take; nothing while there is no pace to go by."""
+        """Returns the remaining time for planned answers; empty without a pace."""
         if not (pace := self._progress.per_second):
             return []
         left = round((self.planned - self._settled) / pace)
@@ -276,7 +276,7 @@ class ProgressDisplay:
         return [f"ETA {hours}:{minutes:02d}:{left % 60:02d}" if hours else f"ETA {minutes}:{left % 60:02d}"]
 
     def _width(self) -> int:
-        """Returns the columns of the terminal but the last, in which a character may wrap; that of the stream, not of fd 2."""
+        """Returns the columns of the stream's terminal without the last, where a character may wrap."""
         try:
             return max(20, os.get_terminal_size(self.stream.fileno()).columns - 1)
         except OSError:

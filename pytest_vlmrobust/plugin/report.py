@@ -1,4 +1,4 @@
-"""What pytest says about a run: the header, the plan, the page at the end, the files, and the exit code."""
+"""pytest's output about a run: the header, the plan, the page at the end, the files, and the exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import RunFacts, RunView
 
 _ROWS_OF_LOG = 80
-"""Rows that the page of a gate may take where no screen shows it."""
+"""Rows of the end page in a log."""
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""
@@ -48,7 +48,7 @@ _Report = pytest.TestReport | pytest.CollectReport
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Says what is gated, by which policy, from which store."""
+    """Prints the models, policy and store."""
     inputs = config.stash[RUN].inputs
     if not inputs.settings.vlm or only_shows(config):
         return []
@@ -68,11 +68,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     lines += [f"warning: {warning}" for warning in warnings]
     lines += [] if inputs.only_plans else [inputs.directories.notice]
     lines += [str(inputs.rerun)] if inputs.rerun else []
-    return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # names of files may hold anything
+    return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # file names may contain anything
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Warns about rules that the samples of this run can hardly decide, before anything is inferred."""
+    """Warns, before the first inference, about rules that the samples of this run can hardly decide."""
     run = config.stash[RUN]
     inputs, evaluation = run.inputs, run.evaluation
     judges = evaluation.selection.plan and inputs.controls and evaluation.selection.refusal is None and not inputs.only_fills
@@ -101,7 +101,7 @@ def _as_shown(config: pytest.Config, text: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Prints the plan instead of running tests, if ``--vlm-plan`` was given; with ``--vlm-fill`` asks what they need."""
+    """With ``--vlm-plan``, prints the plan instead of running tests; with ``--vlm-fill``, fills the store with their answers."""
     run = session.config.stash[RUN]
     if session.testsfailed or only_shows(session.config):
         return None
@@ -120,7 +120,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _fill(config: pytest.Config, run: Run) -> bool:
-    """Asks what the selected tests need, and prints what came of it; returns whether the store now has every answer."""
+    """Fills the store for the selected tests and prints the result; returns whether every answer is stored."""
     from pytest_vlmrobust.evaluation.run.filling import Filling
     from pytest_vlmrobust.evaluation.run.views import view_count
 
@@ -159,7 +159,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
 
 
 def _plan(run: Run, *, width: int, color: bool) -> str:
-    """Returns the plan of the selected tests: a line for each model and dataset, then what stands behind it."""
+    """Returns the plan of the selected tests: a line for each model and dataset, then the details."""
     from pytest_vlmrobust.evaluation.run.planning import NAMES, RunForecast
     from pytest_vlmrobust.reporting.writing import render_sentences, render_table
 
@@ -204,13 +204,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _finish(session: pytest.Session, run: Run, exitstatus: int) -> None:
-    """Concludes the run, or sets the exit code of one that only planned, filled a store or measured nothing."""
+    """Concludes the run, or sets the exit code of a run that only planned, filled a store or measured nothing."""
     if not run.inputs.controls:
         tell_controller(session.config)
     elif run.evaluation.selection.refusal is not None:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     elif run.inputs.only_plans or (only_sets_up(session.config) and _names_gate(session.config)):
-        # a plan is no GO: whoever leaves the option in a pipeline must not get 0
+        # a plan is no GO: with the option left in a pipeline, the exit code must not be 0
         session.exitstatus = exitstatus if session.testsfailed else pytest.ExitCode.NO_TESTS_COLLECTED
     elif run.inputs.only_fills and _FILLED in session.config.stash:
         filled = session.config.stash[_FILLED]
@@ -247,7 +247,7 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     )
     if run.inputs.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         results.repeat()
-    if not results.stopped:  # else somebody waits for the end, and a batch may still be computed
+    if not results.stopped:  # otherwise the user waits for the end, and a batch may still be computed
         run.evaluation.free()
     run.hold_signals()
     if not lost:
@@ -255,12 +255,12 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     decision = results.conclude()
     unwritten = _write_files(run, decision)
     if unwritten:
-        # the evidence is not where somebody asked for it, and what comes next would take it from there: never GO
+        # the evidence is not where the user wants it, and later steps would read it there: never GO
         results.stopped = "; ".join(filter(None, (results.stopped, *unwritten)))
     if results.stopped:
         decision = results.conclude()
     if unwritten:
-        with _note_failure(unwritten, "report"):  # what was written of it says GO
+        with _note_failure(unwritten, "report"):  # the written files say GO
             _write_report(run, evidence=False)
     session.exitstatus = EXIT_CODES[decision] if status == pytest.ExitCode.OK or by_verdicts else status
     _add_to_junit(session.config, results.view)
@@ -269,9 +269,9 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
 
 
 def _how_pytest_ended(session: pytest.Session, run: Run, exitstatus: int) -> tuple[int, str]:
-    """Returns the exit code of pytest, and what ended it if no record says so; a report then never says GO.
+    """Returns the exit code of pytest, and why it ended if no record says so; a report then never says GO.
 
-    The exit code is as it is without xdist where a number of failures ended pytest: tests failed.
+    If a maximum number of failures ended pytest, the exit code is the same as without xdist: tests failed.
     """
     limits = [reason for option, reason in _LIMITS.items() if session.config.getoption(option, default=False)]
     stopped = run.results.stopped
@@ -284,7 +284,7 @@ def _how_pytest_ended(session: pytest.Session, run: Run, exitstatus: int) -> tup
 
 
 def _write_files(run: Run, decision: Decision) -> list[str]:
-    """Writes the report and, after a GO, the baseline, as requested; returns the reasons for failed writes."""
+    """Writes the report and, after a GO, the baseline, if requested; returns the reasons for failed writes."""
     problems: list[str] = []
     files: list[Path] = []
     with _note_failure(problems, "report"):
@@ -310,7 +310,7 @@ def _note_failure(problems: list[str], what: str) -> Iterator[None]:
 
 
 def _write_report(run: Run, *, evidence: bool = True) -> list[Path]:
-    """Writes the report, if one is asked for, and beside it the evidence; returns the files."""
+    """Writes the report, if requested, and the evidence next to it; returns the files."""
     from pytest_vlmrobust.reporting import RunView, write_report
 
     results = run.results
@@ -329,7 +329,7 @@ def _write_report(run: Run, *, evidence: bool = True) -> list[Path]:
 
 
 def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
-    """Returns the facts of a run with a ranking of its models, if it has several; failure to rank is a warning."""
+    """Returns the facts of a run, with a ranking if it has several models; a failed ranking is a warning."""
     if len(run.inputs.models) < 2:
         return facts
     from pytest_vlmrobust.evaluation.after.ranking import rank_run
@@ -338,7 +338,7 @@ def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
 
 
 def _update_baseline(run: Run) -> list[Path]:
-    """Copies the evidence of this run to where later runs look for their baseline; returns the files."""
+    """Copies the evidence of this run to the baseline directory; returns the files."""
     from pytest_vlmrobust.reporting import write_report
 
     directory = run.inputs.directories.baseline
@@ -349,9 +349,9 @@ def _update_baseline(run: Run) -> list[Path]:
 
 
 def _add_to_junit(config: pytest.Config, view: RunView) -> None:
-    """Adds to pytest's JUnit file what is said of the whole run, and a test case with the decision about each model.
+    """Adds properties of the run to pytest's JUnit file, and a test case with the decision about each model.
 
-    pytest's own fixture for properties of the suite is lost under xdist (pytest issue 7767).
+    pytest's fixture for properties of the suite does not work under xdist (pytest issue 7767).
     """
     from pytest_vlmrobust.reporting.junit import decision_cases, suite_properties
 
@@ -365,14 +365,14 @@ def _add_to_junit(config: pytest.Config, view: RunView) -> None:
             for name in ("classname", "name"):
                 node.add_attribute(name, case.get(name))
             for part in case:
-                node.append(part)  # which counts failures, errors and what was skipped
+                node.append(part)  # it counts failures, errors and skips
             if case.find("system-out") is not None:
                 node.add_stats("passed")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
-    """Prints the page of the gate below all that pytest prints, so that the decision stands where a reader looks."""
+    """Prints the end page below pytest's output, so that the decision is the last thing on the screen."""
     with _told_once(terminalreporter, config):
         yield
     if only_shows(config):
@@ -385,7 +385,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_report_teststatus(report: _Report, config: pytest.Config) -> tuple[str, str, str] | None:
-    """Prints no letter for a check of a metric that passed or was skipped: one line at the end counts them."""
+    """Prints no letter for a passed or skipped metric check: a line at the end counts them."""
     if config.get_verbosity() > 0 or not _is_check_of_a_metric(report):
         return None
     counts = report.skipped or (report.passed and report.when == "call")
@@ -398,7 +398,7 @@ def _is_check_of_a_metric(report: _Report) -> bool:
 
 @contextlib.contextmanager
 def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
-    """Keeps pytest from printing what the page of the gate says of its tests; with ``-v`` both are printed."""
+    """Keeps pytest from repeating the end page; with ``-v`` both are printed."""
     stats: dict[str, list[Any]] = terminalreporter.stats
     known = {str(kind): stats[kind] for kind in ("failed", "error") if kind in stats}
     if config.get_verbosity() <= 0:
@@ -411,7 +411,7 @@ def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config)
 
 
 def _print_end(terminalreporter: pytest.TerminalReporter, config: pytest.Config, run: Run) -> None:
-    """Prints what came of the run: its page, or why there is none."""
+    """Prints the end page, or why there is none."""
     results = run.results
     refusal = run.evaluation.selection.refusal
     if not run.inputs.controls or run.inputs.only_plans:
@@ -469,7 +469,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
-    """Believes a GO, and exit code 0, once all other hooks are through, ``pytest_unconfigure`` and cleanups included."""
+    """Confirms a GO with exit code 0 after all other hooks, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
     shows = only_shows(config)  # asked now: a hook may change options
     try:
@@ -488,7 +488,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
 
 
 def _look_again(config: pytest.Config, status: int | None, error: BaseException | None = None) -> int | None:
-    """Returns the exit code in place of ``status``, which pytest is about to return; ``None`` where an error ends it."""
+    """Returns the final exit code instead of ``status``; ``None`` if an error ends pytest."""
     run = config.stash.get(RUN, None)
     if run is None and status == 0 and config.getoption("vlm"):
         _say(config, [f"{Decision.INCOMPLETE}: --vlm names a model, and something ended pytest before it was asked"], aloud=True)
@@ -540,7 +540,7 @@ def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseE
 def _is_asked(config: pytest.Config, run: Run, error: BaseException | None) -> bool:
     """Whether pytest is to end with the decision of a gate, as it is not where it plans or fills something.
 
-    Where it could not print even its first lines, nobody knows yet whether there are gated tests.
+    If even its first lines could not be printed, it is unknown whether there are gated tests.
     """
     inputs, selection = run.inputs, run.evaluation.selection
     gates = inputs.settings.vlm and not inputs.only_plans and not inputs.only_fills and selection.refusal is None
@@ -551,9 +551,9 @@ def _is_asked(config: pytest.Config, run: Run, error: BaseException | None) -> b
 
 
 def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str:
-    """Returns, as a sentence, that the page cannot have reached its reader; standard output then leads to nowhere.
+    """Returns a sentence if the end page could not be printed; standard output then leads nowhere.
 
-    Else pytest ends in an error of its own at its last line, and Python in another one.
+    Otherwise pytest would fail at its last line, and Python after it.
     """
     why = str(error) if raised_in(error, PRINTING) else run.results.unprinted
     for stream in filter(None, (config.pluginmanager.get_plugin("terminalreporter"), sys.stdout)):
@@ -562,7 +562,7 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
         except OSError as unflushed:
             why = str(unflushed)
         except (ValueError, AttributeError):
-            pass  # somebody closed it, and what was in it is written, or put something else there
+            pass  # it was closed (its content is written) or replaced
     if not why:
         return ""
     with contextlib.suppress(OSError, ValueError, AttributeError), Path(os.devnull).open("wb") as nowhere:
@@ -584,7 +584,7 @@ def _junit_file(config: pytest.Config, run: Run) -> Path | None:
 
 
 def _lost(run: Run, junit: Path | None) -> list[str]:
-    """Returns, a sentence for each, what a GO rests on and is no longer what was written."""
+    """Returns a sentence for each file behind a GO that changed since it was written."""
     from pytest_vlmrobust.reporting.junit import runs_in
     from pytest_vlmrobust.store.run_directory import LOST
 
@@ -602,7 +602,7 @@ def _lost(run: Run, junit: Path | None) -> list[str]:
 
 
 def _in_short(reasons: Sequence[str]) -> str:
-    """Returns sentences as one that names a few of them, and says once what to do."""
+    """Joins sentences into one that names a few of them and says once what to do."""
     from pytest_vlmrobust.store.run_directory import LOST
 
     short = [reason.removesuffix(f". {LOST}") for reason in reasons]
@@ -612,7 +612,7 @@ def _in_short(reasons: Sequence[str]) -> str:
 
 
 def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
-    """Makes a GO INCOMPLETE wherever it was written down but in the baseline; returns the reasons for failed writes."""
+    """Replaces a GO by INCOMPLETE in all files except the baseline; returns the reasons for failed writes."""
     from pytest_vlmrobust.reporting.files import add_step_summary
     from pytest_vlmrobust.reporting.junit import correct
     from pytest_vlmrobust.reporting.markdown import summary
@@ -623,7 +623,7 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
     with _note_failure(problems, "report"):
         if run.results.report is not None and run.results.report.path.is_dir():  # else it says GO nowhere
             _write_report(run, evidence=False)
-    with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # what is no XML says GO nowhere
+    with _note_failure(problems, "JUnit file"), contextlib.suppress(ValueError):  # a file that is not XML says no GO
         if junit is not None and junit.is_file():
             correct(junit, run.results.view)
     with _note_failure(problems, "summary"):
@@ -632,7 +632,7 @@ def _take_back(run: Run, junit: Path | None, reason: str) -> list[str]:
 
 
 def _say(config: pytest.Config, lines: Sequence[str], *, aloud: bool) -> None:
-    """Prints lines below all that pytest printed; onto standard error where they would not be read."""
+    """Prints lines after all of pytest's output; on standard error if they would not be seen."""
     reporter = config.pluginmanager.get_plugin("terminalreporter") if aloud else None
     for line in (on_one_line(f"vlm: {line}", None) for line in lines):
         with contextlib.suppress(OSError, ValueError):
@@ -657,7 +657,7 @@ def _names_gate(config: pytest.Config) -> bool:
 
 
 def _why_nothing_ran(run: Run) -> str:
-    """Returns that there are no gated tests, or which of them have no data because all named datasets are of one kind."""
+    """Returns that there are no gated tests, or which lack data because all named datasets are of one kind."""
     if not run.inputs.settings.vlm_dataset or (run.inputs.data.questions and run.inputs.data.collections):
         nothing = (
             ". No suite was found here. Write one: vlmrobust init --model MODEL --data QUESTIONS, or name the suites that exist"

@@ -34,23 +34,23 @@ class Results:
     inputs: Inputs
     evaluation: Evaluation
     stopped: str = ""
-    """What ended pytest early, or a failure that no record reports; empty if nothing did."""
+    """Why pytest ended early, or a failure that no record reports; empty otherwise."""
     unprinted: str = ""
-    """Why pytest could not print what it had to say; empty where it could."""
+    """Why pytest could not print its output; empty if it could."""
     repeatability: Sequence[Repeatability] = ()
-    """How often answers changed when they were asked for again (``--vlm-aa``)."""
+    """How often answers changed on repetition (``--vlm-aa``)."""
     report: ReportDirectory | None = None
-    """Where the report is written, where one is asked for."""
+    """The report directory, if requested."""
     by_test: dict[str, Record] = field(default_factory=dict)
     workers_noticed: list[str] = field(default_factory=list)
-    """What workers of xdist noticed of models that changed while they were asked."""
+    """Reports of xdist workers about models that changed during the run."""
     workers_said: dict[str, dict[str, object]] = field(default_factory=dict)
-    """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
+    """How each xdist worker ran its models, by the worker's name."""
     _concluded: RunFacts | None = None
     _digest: str = ""
     """The digest of the evidence that workers of xdist wrote."""
     _described: Mapping[str, object] = field(default_factory=dict)
-    """What its manifest says."""
+    """Its manifest."""
 
     def model_changes(self) -> list[str]:
         """Returns, a sentence for each, the models that may have changed while this process or its workers asked them."""
@@ -59,9 +59,9 @@ class Results:
 
     @cached_property
     def journal(self) -> Journal:
-        """The records of this run on disk, one line each, written as tests end.
+        """The records of this run on disk, a line each, written as tests end.
 
-        Opening it describes the run, and copies the evidence of its baseline: by the end, another one may be in its place.
+        Opening it writes the manifest and copies the baseline's evidence, which may be replaced by the end.
         """
         from pytest_vlmrobust.store import Journal
         from pytest_vlmrobust.store.run_directory import BASELINE
@@ -71,10 +71,10 @@ class Results:
             self.inputs.baseline.evidence.copy_to(self.inputs.directories.run / BASELINE)
         return Journal(self.inputs.directories.run)
 
-    # Whether what it wrote is still there.
+    # Whether its files are still there.
 
     def keep_sums(self, files: Iterable[Path]) -> None:
-        """Remembers what was just written for good: these files, and what stands in the run's own directory."""
+        """Remembers the digests of these final files and of the run's directory."""
         from pytest_vlmrobust.evaluation.run.ledger import FILE_NAME as SPENDING
         from pytest_vlmrobust.store.database import FILE_NAME
         from pytest_vlmrobust.store.run_directory import BASELINE, MANIFEST_FILE, file_sum
@@ -87,10 +87,10 @@ class Results:
             self._digest = evaluation.evidence.digest()
 
     def losses(self) -> list[str]:
-        """Returns, a sentence for each, the files of the run that are no longer what was written, or were exchanged meanwhile.
+        """Returns a sentence for each file of the run that changed or was replaced since it was written.
 
-        Asked after the last test, and of a GO once more when pytest is about to end: a journal, evidence or a store that went
-        missing on the way supports no verdict.
+        Checked after the last test, and for a GO again when pytest is about to end: a journal, evidence or store that went
+        missing supports no verdict.
         """
         from pytest_vlmrobust.core.errors import StoreError
         from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
@@ -111,7 +111,7 @@ class Results:
         return list(dict.fromkeys(filter(None, found)))
 
     def _changed_answers(self) -> str:
-        """Returns, as a sentence, that the evidence which workers wrote has other answers than at the end; empty where not."""
+        """Returns a sentence if answers in the evidence changed after the end; empty otherwise."""
         from pytest_vlmrobust.core.errors import StoreError
         from pytest_vlmrobust.store import Evidence
         from pytest_vlmrobust.store.run_directory import LOST
@@ -129,7 +129,7 @@ class Results:
 
     @property
     def records(self) -> list[Record]:
-        """The records so far, in the order in which tests first ended; of a test that ran again, the last one."""
+        """The records so far, in the order of first results; a repeated test has its last record."""
         return list(self.by_test.values())
 
     @property
@@ -138,7 +138,7 @@ class Results:
         return "journal" in vars(self)
 
     def begin(self) -> None:
-        """Makes the directory of the run, so that a run that is killed in its first test leaves a trace."""
+        """Creates the directory of the run, so that a run killed in its first test leaves a trace."""
         if self.inputs.controls and self.evaluation.selection.selected:
             from pytest_vlmrobust.core.record import Record
 
@@ -154,9 +154,9 @@ class Results:
             self.evaluation.display.show_finished_test(record)
 
     def repeat(self) -> None:
-        """Asks again about each model and dataset of the run; no verdict depends on what comes back.
+        """Repeats answers of each model and dataset of the run; no verdict depends on them.
 
-        With xdist this is a different process from those that asked first.
+        With xdist this is another process than the first time.
         """
         from pytest_vlmrobust.evaluation.after.repeat import repeat_run
 
@@ -168,13 +168,13 @@ class Results:
 
     @property
     def processes(self) -> dict[str, object]:
-        """How each process that asked a model ran it, as far as it has said so, by the name of the process."""
+        """How each process ran its model, if known, by the name of the process."""
         said = {self.inputs.worker: self.evaluation.how_models_ran(), **self.workers_said}
         return {name: models for name, models in said.items() if models}
 
     @property
     def requirements(self) -> Requirements:
-        """What the policies ask of the run as a whole."""
+        """The requirements of the policies for the whole run."""
         from pytest_vlmrobust.evaluation.judge.requirements import Requirements
 
         inputs, selection = self.inputs, self.evaluation.selection
@@ -196,7 +196,7 @@ class Results:
         )
 
     def facts(self) -> RunFacts:
-        """Returns the facts about the run that its records lack, for its decision and its reports."""
+        """Returns the facts about the run for its decision and reports that are not in its records."""
         from pytest_vlmrobust.reporting import RunFacts
         from pytest_vlmrobust.reporting.files import REPORT
         from pytest_vlmrobust.reporting.noise import noise_warnings
@@ -226,7 +226,7 @@ class Results:
         )
 
     def origins(self) -> dict[str, object]:
-        """Returns what determined the run as far as it is known before anything is inferred, JSON-safe."""
+        """Returns everything that determines the run and is known before the first inference, JSON-safe."""
         from pytest_vlmrobust.evaluation.run.manifest import origins
 
         inputs = self.inputs
@@ -241,9 +241,9 @@ class Results:
         )
 
     def manifest(self, directory: Path) -> dict[str, object]:
-        """Returns the manifest of a report in a directory: what determined this run, and what came of it, JSON-safe.
+        """Returns the manifest of a report: what determined this run, and its result, JSON-safe.
 
-        A value that is no longer available is replaced by the reason.
+        An unavailable value is replaced by the reason.
         """
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
@@ -265,7 +265,7 @@ class Results:
         }
 
     def copy_to(self, directory: Path) -> list[Path]:
-        """Copies into a report what makes it a run: records, what judged them, and evidence; returns the files."""
+        """Copies records, judge inputs and evidence into a report, so that it can be used as a run; returns the files."""
         import shutil
 
         from pytest_vlmrobust.store.journal import FILE_NAME
@@ -280,7 +280,7 @@ class Results:
         return [*files, self.evaluation.evidence.copy_to(directory)]
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
-        """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met."""
+        """Writes the manifest next to the journal: what was to run, and unmet requirements of policies."""
         from pytest_vlmrobust.store import write_manifest
 
         directories = self.inputs.directories
@@ -300,9 +300,9 @@ class Results:
         write_manifest(directories.run, self._described)
 
     def judge_budgets(self) -> None:
-        """Judges the budgets over all answers of each model about a dataset, of which each test knows a part.
+        """Judges the budgets over all answers of each model on a dataset; each test knows only a part of them.
 
-        With xdist they lie in several processes: what these wrote down is read.
+        With xdist, the answers are read from the evidence of all processes.
         """
         from pytest_vlmrobust.core.errors import VlmRobustError
         from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
@@ -313,7 +313,7 @@ class Results:
 
         directory = self.inputs.directories.run
         if not ((directory / DOCKET_FILE).is_file() and (directory / FILE_NAME).is_file()):
-            return  # nothing was asked
+            return  # nothing was evaluated
         try:
             inputs = JudgeInputs.read(directory)
             with Evidence.open(directory, read_only=True) as evidence:
@@ -340,7 +340,7 @@ class Results:
         return decision
 
     def _with_gates(self, facts: RunFacts, decision: Decision) -> RunFacts:
-        """Counts this gate in the store, and returns the facts with its number; a run that decided nothing is none."""
+        """Counts this gate in the store and returns the facts with its number; a run without a decision does not count."""
         from pytest_vlmrobust.core.errors import StoreError
         from pytest_vlmrobust.core.fingerprint import fingerprint
         from pytest_vlmrobust.store import Evidence, Store
@@ -367,23 +367,23 @@ class Results:
 
     @property
     def decision(self) -> Decision | None:
-        """What was decided; ``None`` before that, and where it never came to it."""
+        """The decision; ``None`` before it, or if there never was one."""
         return None if self._concluded is None else self._concluded.decision(self.records)
 
     @property
     def view(self) -> RunView:
-        """What reports say of the run."""
+        """The view of the run for reports."""
         from pytest_vlmrobust.reporting import RunView
 
         return RunView(self.records, self.conclusion)
 
     @property
     def conclusion(self) -> RunFacts:
-        """The facts that the run was decided by; before that, those that are known."""
+        """The facts behind the decision; before it, the facts so far."""
         return self._concluded or self.facts()
 
     def take_back(self, reason: str) -> None:
-        """Makes a run that was decided GO INCOMPLETE, here and in its directory; what stands there may be gone or unreadable."""
+        """Changes a GO to INCOMPLETE, here and in its directory, whose files may be missing or unreadable."""
         from pytest_vlmrobust.store import write_manifest
 
         facts = dataclasses.replace(self._with_gates(self.conclusion, Decision.INCOMPLETE), stopped=reason)

@@ -27,7 +27,7 @@ class Run:
     release_signals: Callable[[], None] = lambda: None
     """Lets them end this process again."""
     end_with: Callable[[int | None], None] = lambda status: None  # noqa: ARG005
-    """Is called with the exit code of pytest when it is about to end: no other way out leads to 0 then, unless it is 0."""
+    """Called with the exit code of pytest when it is about to end: afterwards no other exit can return 0 unless it is 0."""
     _closed: bool = False
 
     def close(self) -> None:
@@ -49,4 +49,4 @@ class Run:
 
 
 RUN: pytest.StashKey[Run] = pytest.StashKey()
-"""Where pytest's configuration keeps the run."""
+"""The stash key of the run in pytest's configuration."""

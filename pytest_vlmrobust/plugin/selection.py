@@ -1,4 +1,4 @@
-"""Selection: from marks to one test per cell and per summary metric, always the same and in the same order; then those to run."""
+"""Selection: from marks to a test per cell and summary metric, in a fixed order; then the tests to run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NO_MODEL = (
 
 @dataclass
 class _Collected:
-    """What this process has collected."""
+    """Facts about this process's collection."""
 
     nodes: set[str] = field(default_factory=set)
-    """Node ids of files and classes whose tests are known."""
+    """Node ids of files and classes that were collected."""
     left_out: dict[str, pytest.Collector] = field(default_factory=dict)
     """Classes of collected files that were not collected, by node id, because the arguments name other tests."""
     empty: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ _COLLECTED: pytest.StashKey[_Collected] = pytest.StashKey()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Notes which classes are collected, and which a test id such as ``FILE::TestOne`` leaves out."""
+    """Records which classes are collected, and which a test id such as ``FILE::TestOne`` leaves out."""
     report = yield
     collected = _collection_of(collector.config)
     collected.nodes.add(collector.nodeid)
@@ -73,7 +73,7 @@ PLUGINS_REFUSED = {
     "forked": "--forked or @pytest.mark.forked (pytest-forked) runs a test in a separate process, where its answers and its "
     "verdict are lost. Leave it out, or use -n N (pytest-xdist), whose workers send them back",
 }
-"""Options of other plugins with which no gate can be GO, and what to do; a mark of that name does the same to one test."""
+"""Options of other plugins that are incompatible with a gate, and what to do; a mark of that name affects a single test."""
 _REPETITION = "__pytest_repeat_step_number"
 """The parameter by which pytest-repeat numbers the repetitions of a test."""
 CHECK_OF_A_METRIC = "vlm_metric_check"
@@ -88,7 +88,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuses what could not be planned, and notes what was selected."""
+    """Refuses what could not be planned, and records what was selected."""
     run, collected = config.stash[RUN], _collection_of(config)
     selection = run.evaluation.selection
     if any(map(is_gated, items)):
@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             run.evaluation.tests.check(tests, run.inputs.baseline, run.inputs.settings.vlm_seed, run.inputs.clock.today)
             if not config.option.collectonly:
                 for name, reason in PLUGINS_REFUSED.items():
-                    given = config.getoption(name, default=None)  # None: there is no such plugin
+                    given = config.getoption(name, default=None)  # None: the plugin is not installed
                     if given or (given is not None and any(is_gated(item) and item.get_closest_marker(name) for item in items)):
                         raise UsageError(reason)
                 run.inputs.data.check_scoring((test.about.dataset for test in tests), run.inputs.settings.vlm_sample)
@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if selection.refusal is not None:
         if run.inputs.controls:
             raise pytest.UsageError(str(selection.refusal)) from None
-        items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
+        items.clear()  # a worker cannot refuse: it runs nothing and tells its controller
     if run.inputs.rerun is not None:
         _deselect(config, items, [item for item in items if not run.inputs.rerun.includes(item.nodeid)])
     tests = [selected_test(item) for item in items if is_gated(item)]
@@ -118,7 +118,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
-    """Returns what a test function is about; empty if the run has no data or models of its kind."""
+    """Returns the subjects of a test function; empty if the run has no data or models of its kind."""
     if not run.inputs.settings.vlm:
         raise UsageError(NO_MODEL)
     from pytest_vlmrobust.evaluation.run.plan import plan_cells, plan_families, plan_sweeps
@@ -139,26 +139,26 @@ def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
 
 
 def selected_test(item: pytest.Item) -> SelectedTest:
-    """Returns what a gated test is about, and what its marks call the settings of its summary metric."""
+    """Returns a gated test with the settings named in its marks."""
     about = about_of(item)
-    split = getattr(about, "split", None)  # the test of a cell has none
+    split = getattr(about, "split", None)  # a cell has none
     return SelectedTest(item.nodeid, about, () if split is None else tuple(_names(item, split)))
 
 
 def about_of(item: pytest.Item) -> Planned:
-    """Returns what a gated test is about."""
+    """Returns the subject of a gated test."""
     params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
     planned: Planned = next(params[name] for name in FIXTURES if name in params)
     return planned
 
 
 def is_gated(item: pytest.Item) -> bool:
-    """Whether a test is one of the gate's."""
+    """Whether a test is gated."""
     return bool(set(FIXTURES) & set(getattr(item, "fixturenames", ())))
 
 
 def _is_repeated(item: pytest.Item) -> bool:
-    """Whether a gated test is a second one about the same answers, which would count its verdict again."""
+    """Whether a gated test repeats another, so that its verdict would count twice."""
     return is_gated(item) and bool(getattr(item, "callspec").params.get(_REPETITION))  # noqa: B009 - not declared on Item
 
 
@@ -183,7 +183,7 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: Sequenc
 
 
 def _datasets(run: Run, definition: pytest.Item) -> list[str]:
-    """Returns the datasets that a test function is about: those its tasks make of collections, else those of questions."""
+    """Returns the datasets of a test function: its tasks on collections, or the datasets of questions."""
     tasks = _arguments(definition, "vlm_tasks")
     if not tasks:
         return list(run.inputs.data.questions)
@@ -196,7 +196,7 @@ def _datasets(run: Run, definition: pytest.Item) -> list[str]:
 
 
 def _names(definition: pytest.Item, split: str) -> list[str]:
-    """Returns what the settings are called that a summary metric is taken over: its split, else the names in the test's mark."""
+    """Returns the names of a summary metric's settings: its split, or the names in the test's mark."""
     return [split] if split else _required_arguments(definition, "vlm_settings")
 
 

@@ -1,4 +1,4 @@
-"""The beginning and the end of a run: what was asked for is checked at once, and what was opened is freed."""
+"""Start and end of a run: inputs are checked at once, and opened things are freed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MARKERS = (
 
 
 _FEWEST_FILES = 64
-"""How many files a process has to be allowed to open: a small run needs two dozen; weights, servers and workers need more."""
+"""The smallest limit of open files: a small run needs two dozen; weights, servers and workers need more."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -71,7 +71,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 
 def _refuse_misspelt(parser: pytest.Parser, args: list[str]) -> None:
-    """Refuses an option that is nearly one of ours with its right name; pytest would only say that it does not know it."""
+    """Refuses a misspelt option with a did-you-mean; pytest would only say that it is unknown."""
     known, unknown = parser.parse_known_and_unknown_args(args)
     for option in (word.partition("=")[0] for word in unknown if word.startswith("--vlm")):
         names = [f"--{name.replace('_', '-')}" for name in vars(known) if name.startswith("vlm")]
@@ -79,7 +79,7 @@ def _refuse_misspelt(parser: pytest.Parser, args: list[str]) -> None:
 
 
 def _files_allowed() -> float:
-    """Returns how many files this process may have open at a time; Windows has no such limit."""
+    """Returns the limit of open files of this process; Windows has none."""
     try:
         import resource
     except ModuleNotFoundError:
@@ -89,9 +89,9 @@ def _files_allowed() -> float:
 
 
 def _open_closed_streams() -> None:
-    """Opens standard streams that were closed (``>&-``), onto nothing.
+    """Opens closed standard streams (``>&-``) on the null device.
 
-    Else pytest ends with an error of its own, whose exit code is that of NO-GO, and the next file to be opened is printed into.
+    Otherwise pytest fails with the exit code of NO-GO, and output would go into the next opened file.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
@@ -102,7 +102,7 @@ def _open_closed_streams() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marks and reads the settings; what the user named is checked at once when a model is."""
+    """Registers the marks and reads the settings; if a model is named, all inputs are checked at once."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if only_describes(config):
@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if run.inputs.only_plans or run.inputs.only_fills or run.inputs.settings.vlm_engine == "ray":
         _work_in_one_process(config)
-    # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
+    # notes of a dataset must reach the reader, even if warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
     if not only_shows(config):
         config.pluginmanager.register(Collector(run), "vlmrobust-collector")
@@ -145,7 +145,7 @@ def _is_looked_at_again(config: pytest.Config, run: Run) -> bool:
 
 
 def _check(config: pytest.Config, run: Run) -> None:
-    """Checks what the user named."""
+    """Checks the inputs of the user."""
     try:
         if run.inputs.controls and (only_sets_up(config) or not only_shows(config)):
             _claim_report(config, lambda name: getattr(run.inputs.settings, name))
@@ -167,7 +167,7 @@ def _check(config: pytest.Config, run: Run) -> None:
 
 
 def _refuse_workers(config: pytest.Config, run: Run) -> None:
-    """Refuses workers of xdist that would each start a server of their own, or an engine that takes a whole GPU."""
+    """Refuses xdist workers that would each start a server, or an engine that takes a whole GPU."""
     workers = getattr(config.option, "tx", None) or []
     if len(workers) < 2 and not any("*" in worker for worker in workers):  # --tx 2*popen
         return
@@ -181,7 +181,7 @@ def _refuse_workers(config: pytest.Config, run: Run) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
-    """Frees what was opened; of a run that is GO, which is looked at once more, that is done when pytest is about to end."""
+    """Frees everything; for a GO, which is checked again, only when pytest is about to end."""
     run = config.stash.get(RUN, None)
     if run is not None and not _is_looked_at_again(config, run):
         run.close()
@@ -189,15 +189,15 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
             _end_in_time(config)
     yield
     if run is not None and run.inputs.settings.vlm:
-        gc.freeze()  # pytest has just looked for cycles and does so once more, for .3 s among all of torch and transformers
+        gc.freeze()  # pytest just collected garbage and would do it again, which takes .3 s with torch and transformers
 
 
 def _end_in_time(config: pytest.Config) -> None:
-    """Makes this process end a few seconds after its last line where a thread hangs in a backend.
+    """Makes this process end a few seconds after its last line if a thread hangs in a backend.
 
-    Such a thread may be waited for by others, of a pool of the backend, for which Python waits before it ends. The exit code is
-    then that of the run, and never 0: who knows what else was to be done. It is so as well where Python gets further, for a
-    thread that is in torch while Python takes itself apart may abort the process.
+    Pool threads of the backend may wait for such a thread, and Python waits for them at exit. The exit code is
+    then that of the run, but never 0, because unfinished work is possible. The same holds if Python gets further: a
+    thread inside torch during interpreter shutdown may abort the process.
     """
     from pytest_vlmrobust.backends.contract import END_SECONDS, left_behind
 
@@ -223,7 +223,7 @@ _left_with: list[int] = []
 
 
 def _leave() -> None:
-    """Ends this process where a thread still hangs in a backend; what was to be done at its end has been done by then."""
+    """Ends this process if a thread still hangs in a backend; all exit handlers have run by then."""
     if not _left_with:
         return  # as nearly always: nothing is imported for it
     from pytest_vlmrobust.backends.contract import left_behind
@@ -236,14 +236,14 @@ def _leave() -> None:
 
 
 _YOUNG = 20_000
-"""New objects among which Python looks for cycles at a time; by itself it does so among some hundreds."""
+"""Threshold of new objects for garbage collection; the default is some hundreds."""
 
 
 @contextlib.contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """Has Python look for cycles less often: answers and scores are many small objects, and live until the run ends.
+    """Makes garbage collection rarer: answers and scores are many small objects that live until the run ends.
 
-    Where somebody has it look more seldom still, or not at all, it stays so.
+    A higher or disabled threshold is kept.
     """
     (young, *older), frozen = gc.get_threshold(), gc.get_freeze_count()
     if young:
@@ -253,15 +253,15 @@ def _collecting_seldom() -> Iterator[None]:
     finally:
         gc.set_threshold(young, *older)
         if not frozen:
-            gc.unfreeze()  # what was frozen when the session ended
+            gc.unfreeze()  # objects frozen when the session ended
 
 
 @contextlib.contextmanager
 def _ends_in_order() -> Iterator[Callable[[], None]]:
-    """Makes a run that is ended from outside end with a decision.
+    """Makes a run that is ended from outside still end with a decision.
 
-    A signal that somebody handles or ignores already, as below ``nohup``, is left to them. Yields what is called once the run is
-    concluded: such a signal, and Ctrl-C, then no longer keeps its files from being written.
+    Signals that are already handled or ignored, as under ``nohup``, are left alone. Yields a function to call once the run is
+    concluded: afterwards signals and Ctrl-C no longer prevent the writing of its files.
     """
     main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     numbers = [getattr(signal, name) for name in ENDINGS if main and hasattr(signal, name)]
@@ -271,7 +271,7 @@ def _ends_in_order() -> Iterator[Callable[[], None]]:
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             handled[signal.SIGINT] = signal.default_int_handler
         for number in handled:
-            if signal.getsignal(number) in (_interrupt, signal.default_int_handler):  # else somebody handles it by now
+            if signal.getsignal(number) in (_interrupt, signal.default_int_handler):  # otherwise it has another handler by now
                 signal.signal(number, _wait_for_the_end)
 
     try:
@@ -283,7 +283,7 @@ def _ends_in_order() -> Iterator[Callable[[], None]]:
 
 
 def _is_unhandled(number: int) -> bool:
-    """Returns whether a signal would end this process; one that ``faulthandler`` dumps tracebacks at is handled in C alone."""
+    """Returns whether a signal would end this process; ``faulthandler`` handles some signals in C only."""
     import ctypes
 
     handler = ctypes.pythonapi.PyOS_getsig
@@ -292,23 +292,23 @@ def _is_unhandled(number: int) -> bool:
 
 
 _GUARDED = "vlm_guarded"
-"""The attribute of a guard of ``os._exit`` that holds what it guards: a process may run several gates, one after the other."""
+"""The attribute of an ``os._exit`` guard with the guarded function: a process may run several gates in sequence."""
 
 
 def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
-    """Keeps ``os._exit(0)`` from ending this process with the exit code of a GO, until the process is gone.
+    """Prevents ``os._exit(0)`` from ending this process with the exit code of a GO.
 
-    Returned is what is called with the exit code of pytest when it is about to end: only after 0 may the process end by
+    Returns a function to call with the exit code of pytest when it is about to end: only after 0 may the process end by
     ``os._exit(0)``.
     """
     leave: Callable[[int], NoReturn] = getattr(os._exit, _GUARDED, os._exit)
     process, ended = os.getpid(), 0
 
     def leave_loudly(status: int) -> NoReturn:
-        if status == 0 and os.getpid() == process:  # a process that was forked from this one may end like that
+        if status == 0 and os.getpid() == process:  # a forked process may end like that
             when = f"after pytest ended with exit code {ended}, which stays" if ended else "before the run was over"
             status = ended or EXIT_CODES[Decision.INCOMPLETE]
-            with contextlib.suppress(Exception):  # whatever became of the streams, the exit code stands
+            with contextlib.suppress(Exception):  # the exit code counts, whatever happened to the streams
                 say(f"vlm: {'' if ended else 'INCOMPLETE: '}something called os._exit(0) {when}")
         leave(status)
 
@@ -325,23 +325,23 @@ def _guard_exit(say: Callable[[str], None]) -> Callable[[int | None], None]:
 
 
 def _say_at_once(config: pytest.Config, text: str) -> None:
-    """Prints a line, also while pytest captures what a test prints."""
+    """Prints a line even while pytest captures output."""
     capture = config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
         config.get_terminal_writer().line(text, flush=True)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """Interrupts pytest as Ctrl-C does; the same signal again ends it at once.
+    """Interrupts pytest like Ctrl-C; the same signal again ends it at once.
 
-    That a process spends too much CPU time it is told each second from then on: it ends in order nevertheless.
+    SIGXCPU repeats every second: the run still ends in order.
     """
     signal.signal(number, signal.SIG_IGN if _is_repeated(number) else signal.SIG_DFL)
     raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
 
 def _wait_for_the_end(number: int, _frame: FrameType | None) -> None:
-    """Lets a run that is being concluded come to its end, which takes a moment; the same signal again interrupts it."""
+    """Lets a run that is being concluded finish, which takes a moment; the same signal again interrupts it."""
     if not _is_repeated(number):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _interrupt)
 
@@ -351,7 +351,7 @@ def _is_repeated(number: int) -> bool:
 
 
 def _open_run(config: pytest.Config) -> Run:
-    """Returns the run of this process; a worker of xdist is told its name, and how pytest was called, by its controller."""
+    """Returns the run of this process; an xdist worker gets its name and command line from its controller."""
     settings = Settings.from_config(config)
     sent = getattr(config, "workerinput", {})
     worker = str(sent.get("workerid", MAIN))
@@ -385,9 +385,9 @@ def _command(config: pytest.Config, sent: Mapping[str, Any]) -> Command | None:
 
 
 def _new_name() -> str:
-    """Returns the name of a run: by universal time, so that the newest one sorts last.
+    """Returns the name of a run: by UTC time, so that the newest sorts last.
 
-    Two runs share none, not even those that one process, or two containers, start in one second.
+    Names are unique, even for runs started in the same second in one process or in two containers.
     """
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
@@ -430,7 +430,7 @@ def _claim_report(config: pytest.Config, given: Callable[[str], Any]) -> None:
 
     def release() -> None:
         run = config.stash.get(RUN, None)
-        if run is None or run.results.decision is not Decision.GO:  # a GO is looked at once more
+        if run is None or run.results.decision is not Decision.GO:  # a GO is checked again
             claimed.release()
 
     config.add_cleanup(release)

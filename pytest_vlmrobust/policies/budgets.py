@@ -22,29 +22,29 @@ COVERAGE_KEYS = ("tests", "samples", "suites", "rules", "blind_models")
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Three shares in [0, 1]; ``sources`` says by name where each was set (``file:line``), ``risks`` by which defaults each errs.
+    """Three shares in [0, 1]; ``sources`` gives the location of each (``file:line``), ``risks`` its error risks.
 
-    If no file sets a budget, a share that may be within it is no obstacle: it is said that this is not shown.
+    If no file sets a budget, an undecided share does not block; reports say that it is not shown.
 
-    Errors, refusals, unreadable answers and wrong answers are different things: an inference that failed says nothing about the
-    model, an answer that was refused or cannot be read counts as wrong and is counted apart, and a wrong answer is what the
-    metrics are about.
+    Errors, refusals, unreadable answers and wrong answers differ: a failed inference says nothing about the
+    model; a refused or unreadable answer counts as wrong and is also counted separately; wrong answers are what the
+    metrics measure.
     """
 
     max_error_rate: float = 0.0
-    """Failed inferences, of all that were asked for."""
+    """Failed inferences, as a share of all."""
     max_unparsed_rate: float = 0.05
-    """Answers that no rule could read, of all that were given with the images."""
+    """Unreadable answers, as a share of all answers with images."""
     max_refusal_rate: float = 0.05
-    """Answers that the model or a filter refused to give, likewise."""
+    """Answers refused by the model or a filter, as a share of all answers with images."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     risks: Mapping[str, Treatment] = field(default_factory=lambda: MappingProxyType({}))
-    """Budget to the defaults of the file that sets it, of which ``alpha_pass`` and ``alpha_fail`` hold for it."""
+    """By budget: the defaults of its file, with its ``alpha_pass`` and ``alpha_fail``."""
 
     def rule(self, metric: str, judge: JudgedBy = JudgedBy.INTERVAL) -> Rule:
         """Returns a budget as a rule on ``error_rate``, ``unparsed_rate`` or ``refusal_rate``.
 
-        A budget of 0 is exact: one answer breaks it, and none keeps it.
+        A budget of 0 is exact: a single answer breaks it.
         """
         key = f"max_{metric}"
         share = getattr(self, key)
@@ -62,9 +62,9 @@ class Budgets:
         return replace(rule, treatment=replace(rule.treatment, on_inconclusive=OnInconclusive.WARN))
 
     def judge_failures(self, *, n_requested: int, n_errors: int) -> list[Verdict]:
-        """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may.
+        """Returns measures that say why a test has too few answers: none was needed, none came, or one failed where none may.
 
-        Counts that contradict each other are a ValueError.
+        Raises ValueError for contradictory counts.
         """
         if not 0 <= n_errors <= n_requested:
             raise ValueError(f"{n_errors} errors of {n_requested} requested answers: expected 0 <= errors <= requested")
@@ -95,7 +95,7 @@ class Extent(StrEnum):
 
 
 class BlindModels(StrEnum):
-    """Whether a model may be released of which no blocking rule, and no measurement, says that it looks at the images."""
+    """Whether a model may be GO although no blocking rule and no measurement shows that it looks at the images."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
@@ -103,33 +103,33 @@ class BlindModels(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that a run did not do or show, and that GO requires unless the policy allows it."""
+    """Something that GO requires unless the policy allows otherwise, and that a run did not do or show."""
 
     shortfall: str
-    """The sentence where it is not allowed: the fact, what GO requires, the line, and what to do."""
+    """The sentence if it is not allowed: the fact, what GO requires, the line, and what to do."""
     allowance: Allowance
     allowed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a run has to measure for GO; with less it is INCONCLUSIVE, and a breach in it is NO-GO all the same.
+    """What a run must measure for GO; with less it is INCONCLUSIVE, although a breach is still NO-GO.
 
-    ``sources`` says by key where it was set (``file:line``).
+    ``sources`` gives the location of each key (``file:line``).
     """
 
     tests: Extent = Extent.WHOLE
     """Of the gated tests that the collected files hold."""
     share: float = 1.0
-    """Of the samples of each dataset, in [0, 1]."""
+    """The required share of the samples of each dataset, in [0, 1]."""
     samples: int = 0
-    """Of each dataset, where it has as many."""
+    """The required samples of each dataset, if it has that many."""
     suites: tuple[str, ...] = ()
-    """Test files that have to be among those that ran, by name: ``corruptions`` is ``test_corruptions.py``."""
+    """Test files that must run, by name: ``corruptions`` is ``test_corruptions.py``."""
     rules: Extent = Extent.WHOLE
     """Of the blocking rules on metrics that the run measures: all of them have to meet a test."""
     blind_models: BlindModels = BlindModels.REFUSE
-    """Whether a model may be GO that is not shown to answer better with the images than without, where that was measured."""
+    """Whether a model may be GO that is not shown to answer better with images than without, if that was measured."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -140,11 +140,11 @@ class Coverage:
     def conditions(
         self, *, planned: int, selected: int, narrowed: str, samples: Mapping[str, tuple[int, int]], suites: Collection[str]
     ) -> list[Condition]:
-        """Returns what was not measured, whether or not that is allowed.
+        """Returns what was not measured, allowed or not.
 
-        Of the ``planned`` gated tests that the collected files hold, ``selected`` were to run. ``narrowed`` is an option that may
-        leave out tests that are not counted, such as ``--lf``. ``samples`` are, by dataset, how many were asked and how many
-        there are; a dataset asked in full may be missing.
+        ``planned`` counts the gated tests in the collected files, ``selected`` those to run. ``narrowed`` is an option that may
+        leave out uncounted tests, such as ``--lf``. ``samples`` gives, by dataset, how many were asked and how many
+        exist; complete datasets may be missing.
         """
         return [
             *self._of_tests(planned, selected, narrowed),
@@ -153,9 +153,9 @@ class Coverage:
         ]
 
     def condition(self, key: str, value: str, fact: str, requires: str, advice: str, *, allowed: bool) -> Condition:
-        """Returns a condition that a key of this coverage is about.
+        """Returns a condition for a key of this coverage.
 
-        ``fact`` is what the run did not do, ``requires`` what GO requires where that is not allowed, and ``advice`` what to do
+        ``fact`` is what the run did not do, ``requires`` what GO requires if that is not allowed, and ``advice`` what to do
         then.
         """
         shortfall = f"{fact}, and {requires} ({self.cite(key, value)}): {advice}"
@@ -187,7 +187,7 @@ class Coverage:
 
     @property
     def samples_in_words(self) -> str:
-        """What is required of the samples, as a thresholds file spells it."""
+        """The requirement for samples, as written in a thresholds file."""
         share = {1.0: str(Extent.WHOLE), 0.0: str(Extent.PARTIAL)}.get(self.share) or f"{plain_decimal(100 * self.share)}%"
         return str(self.samples) if self.samples else share
 
@@ -201,15 +201,15 @@ class Coverage:
         return self.condition("suites", name, fact, "GO requires it", advice, allowed=False)
 
     def allowed_by(self, key: str, value: str) -> str:
-        """Returns where a requirement was set, and to what, as reports cite what it lets pass."""
+        """Returns the location and value of a requirement, as reports cite an allowance."""
         return f"{self.sources.get(key, BUILT_IN)}, coverage {key}: {value}"
 
     def cite(self, key: str, value: str) -> str:
-        """Returns a requirement and where it was set, as messages cite it."""
+        """Returns a requirement and its location for messages."""
         return f"coverage {key}: {value}, {self.sources.get(key, BUILT_IN)}"
 
 
 def suites_of(records: Iterable[Record]) -> set[str]:
-    """Returns the names of the test files that records come from: ``corruptions`` for ``suites/test_corruptions.py``."""
+    """Returns the names of the records' test files: ``corruptions`` for ``suites/test_corruptions.py``."""
     files = (PurePosixPath(record.nodeid.partition("::")[0]) for record in records if record.nodeid)
     return {file.stem.removeprefix("test_") for file in files}

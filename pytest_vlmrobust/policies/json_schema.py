@@ -1,4 +1,4 @@
-"""The JSON Schema of thresholds files, made of the keys and choices that the reader itself goes by."""
+"""The JSON Schema of thresholds files, built from the keys and choices of the reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .load import (
 from .rules import FRACTION, NO_LEVEL, Mode, Purpose
 
 FILE = "thresholds.schema.json"
-"""Its name, beside the shipped thresholds files."""
+"""Its file name, next to the shipped thresholds files."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _ID = {"type": "string", "pattern": f"^{ID_PATTERN}$"}
@@ -40,11 +40,11 @@ _RISK = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5, "desc
 
 
 def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
-    """Returns the schema, draft 7, which editors know best.
+    """Returns the schema in draft 7, which editors support best.
 
-    It accepts whatever the reader accepts, and refuses what the reader refuses but for what depends on other values, such as a
-    bound on the wrong side of its metric, or beyond what it can be. Metrics are offered with their units; others are accepted,
-    for a metric may be a user's own.
+    It accepts everything that the reader accepts, and refuses what the reader refuses unless that depends on other values, such
+    as a bound on the wrong side of its metric or out of its range. Known metrics are offered with their units; others are
+    accepted, because users can add metrics.
     """
     measured = {name: facts for name, facts in metrics.items() if not facts.unmeasured}
     values, units = _values(measured), _units(measured)
@@ -72,14 +72,14 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
 
 
 def _units(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
-    """Returns that plain numbers about a fraction lie between -1 and 1."""
+    """Returns the condition that plain numbers for fractions lie between -1 and 1."""
     fractions = sorted(name for name, facts in metrics.items() if facts.unit == FRACTION)
     bounds = {**dict.fromkeys(("max", "min", "cap"), _PART), "within": {"type": "array", "items": _PART}}
     return {"if": {"properties": {"metric": {"enum": fractions}}}, "then": {"properties": bounds}}
 
 
 def _values(metrics: Iterable[str]) -> dict[str, Any]:
-    """Returns what each key but those at the top may hold."""
+    """Returns the schema of each key below the top level."""
     return {
         "id": _ID,
         "metric": {"anyOf": [{"enum": sorted(metrics)}, _TEXT], "description": "vlmrobust explain lists them"},

@@ -1,4 +1,4 @@
-"""Judging one estimate by one rule: the outcome, and the sentence that says why."""
+"""Judging an estimate by a rule: the outcome, and the sentence that explains it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .samples_needed import SamplesNeeded, samples_to_decide
 
 @dataclass(frozen=True, slots=True)
 class JudgedEstimate:
-    """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL.
+    """An estimate with the two intervals that a rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL.
 
-    An interval holds its value, so that one of the two decides; the other one is computed where a reader is told of it.
+    An interval contains its value, so one of the two decides; the other is computed only for display.
     """
 
     rule: Rule
@@ -37,17 +37,17 @@ class JudgedEstimate:
 
     @property
     def passing(self) -> tuple[float, float]:
-        """The interval that has to keep the bound for PASS."""
+        """The interval that must keep the bound for PASS."""
         return self._interval(self.rule.treatment.alpha_pass)
 
     @property
     def failing(self) -> tuple[float, float]:
-        """The interval that has to leave the bound for FAIL."""
+        """The interval that must lie beyond the bound for FAIL."""
         return self._interval(_risk_of_failing(self.rule, self.tests))
 
     @property
     def decisive(self) -> tuple[float, float]:
-        """The one that decides."""
+        """The deciding interval."""
         return self.passing if self._inside else self.failing
 
     @property
@@ -57,14 +57,14 @@ class JudgedEstimate:
 
     @property
     def outcome(self) -> Outcome:
-        """What is concluded, given that nothing is missing."""
+        """The outcome, if nothing is missing."""
         if self._inside:
             return Outcome.PASS if all(map(self.rule.bound.admits, self.passing)) else Outcome.INCONCLUSIVE
         return Outcome.FAIL if self._beyond(self.failing) else Outcome.INCONCLUSIVE
 
     @property
     def telling(self) -> tuple[tuple[float, float], str]:
-        """The interval that explains the outcome, and at whose risk: that of FAIL also where it alone leaves the bound open."""
+        """The interval that explains the outcome, and its risk: that for FAIL also if only it leaves the bound undecided."""
         if self._inside or not (self._beyond(self.passing) or self._beyond(self.failing)):
             return self.passing, ""
         return self.failing, f", risk split over {self.tests} tests" if self.tests > 1 else ""
@@ -83,18 +83,18 @@ class JudgedEstimate:
 
 
 def _risk_of_failing(rule: Rule, tests: int) -> float:
-    """Returns the one-sided risk that each of ``tests`` tests may take for FAIL; a range may be left at either end."""
+    """Returns the one-sided risk of FAIL for each of ``tests`` tests; a range has two ends."""
     return rule.treatment.alpha_fail / (len(rule.bound.ends) * tests)
 
 
 def judge_rule(
     rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1, *, category: str = ""
 ) -> Verdict:
-    """Returns the verdict of one rule that applies; ``waivers`` are those that cover the same test.
+    """Returns the verdict of a rule that applies; ``waivers`` are those for the same test.
 
-    ``tests`` says how many tests of the run share the rule, and ``category`` which stratum the estimate is about. A value that is
-    not finite, rests on no sample, or lacks the interval that the rule asks for never passes and cannot be waived. What is
-    measured and breaks the bound, or does not decide it, is waived if a cap is shown to be kept: by the interval that PASS needs.
+    ``tests`` is the number of tests of the run that share the rule, and ``category`` the stratum of the estimate. A value that is
+    not finite, has no samples, or lacks the interval that the rule needs never passes and cannot be waived. A measured value that
+    breaks the bound, or does not decide it, is waived if its interval for PASS keeps a cap.
     """
     judged = JudgedEstimate.of(rule, estimate, tests, category)
     outcome, reason, measured = _assess(judged)
@@ -117,7 +117,7 @@ def judge_rule(
 
 
 def _not_shown(rule: Rule, verdict: Verdict) -> Verdict:
-    """Returns MEASURED for a rule that blocks and lets an undecided verdict pass, with what it does not show."""
+    """Returns MEASURED for a blocking rule that lets an undecided verdict pass, with the details."""
     open_rule = NotShown(
         rule=rule.id,
         outcome=verdict.outcome,
@@ -135,13 +135,13 @@ def _not_shown(rule: Rule, verdict: Verdict) -> Verdict:
 
 
 def _share_beyond(bound: Bound, low: float, high: float) -> float:
-    """Returns the share of an interval that lies beyond a bound; NaN where there is no interval."""
+    """Returns the share of an interval that lies beyond a bound; NaN without an interval."""
     inside = min(high, bound.high) - max(low, bound.low)
     return 1.0 - max(0.0, inside) / (high - low) if high > low else math.nan
 
 
 def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Outcome:
-    """Returns the outcome that :func:`judge_rule` gives, for those who judge thousands and read no sentence: much faster."""
+    """Returns the outcome of :func:`judge_rule` without its sentence, much faster."""
     judged = JudgedEstimate.of(rule, estimate, tests)
     outcome, _, measured = _assess(judged)
     if _only_warns(rule, outcome):
@@ -153,7 +153,7 @@ def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today:
     return Outcome.INCONCLUSIVE if holding else outcome
 
 
-# Tests that stop before all samples are asked: the verdict of a part of them, at a part of the declared risk.
+# Tests that stop early: the verdict of part of the samples, at part of the declared risk.
 
 
 def verdict_of_part(
@@ -167,14 +167,14 @@ def verdict_of_part(
     asked: str,
     category: str = "",
 ) -> Verdict | None:
-    """Returns the verdict that the answers so far decide, or ``None`` where further answers may decide otherwise.
+    """Returns the verdict that the answers so far decide, or ``None`` if more answers may change it.
 
-    The interval is judged whatever the rule judges in the end: the samples so far are a random part of the dataset, and so its
-    value lies in an interval for the population at least as surely as the population's.
+    The interval is judged even if the rule judges values: the samples so far are a random part of the dataset, so its
+    value lies in an interval for the population at least as surely as the population value does.
 
-    Once the bound is shown to be broken, the question is whether the cap of a waiver is kept. ``tests`` is how many tests of the
-    run share the rule, ``share`` the part of its risks that this look may use, and ``asked`` how many answers there are, as the
-    reason says it: ``24 of 128 answers``. An empty category is the whole dataset.
+    Once the bound is shown to be broken, the cap of a waiver is judged. ``tests`` is the number of tests of the
+    run that share the rule, ``share`` the part of its risks for this look, and ``asked`` the number of answers for the
+    reason: ``24 of 128 answers``. An empty category is the whole dataset.
     """
     treatment = rule.treatment
     spent = replace(
@@ -198,9 +198,9 @@ def early_verdict(
     *,
     category: str = "",
 ) -> Verdict | None:
-    """Returns the verdict that follows from what is shown about the bound of a rule, and about the cap of a waiver.
+    """Returns the verdict from what is shown about the bound of a rule and the caps of waivers.
 
-    ``within`` says of a bound whether it is shown to be kept, or broken, and ``because`` how. Expired waivers count for nothing.
+    ``within`` says whether a bound is shown to be kept or broken, and ``because`` why. Expired waivers are ignored.
     An empty category is the whole dataset.
     """
     called = f"{rule.metric} ({category})" if category else rule.metric
@@ -252,7 +252,7 @@ def _only_warns(rule: Rule, outcome: Outcome) -> bool:
 
 
 def _assess(judged: JudgedEstimate) -> tuple[Outcome, str, bool]:
-    """Returns what is concluded, why, and whether there was a measurement to conclude it from."""
+    """Returns the outcome, its reason, and whether there was a measurement."""
     rule, estimate = judged.rule, judged.estimate
     if not estimate.valid:
         why = estimate.reason or "no reason given"
@@ -265,7 +265,7 @@ def _assess(judged: JudgedEstimate) -> tuple[Outcome, str, bool]:
 
 
 def _missing(judged: JudgedEstimate) -> str:
-    """Returns what the estimate lacks for this rule to be judged, or an empty string."""
+    """Returns what the estimate lacks for this rule, or an empty text."""
     estimate = judged.estimate
     if estimate.n <= 0:
         return "rests on no sample"
@@ -302,13 +302,13 @@ def _samples_in_words(needed: SamplesNeeded, estimate: Estimate) -> str:
 
 
 def _rounded_up(count: int) -> int:
-    """Returns a number rounded up to two digits: one value does not tell more precisely how many are needed."""
+    """Returns a number rounded up to two digits, because one value does not give more precision."""
     unit: int = 10 ** max(len(str(count)) - 2, 0)
     return -(-count // unit) * unit
 
 
 def _samples_needed(judged: JudgedEstimate) -> SamplesNeeded:
-    """Returns between how many samples this value would pass, or fail when it lies outside of the bound."""
+    """Returns about how many samples would make this value pass, or fail if it is beyond the bound."""
     rule, estimate = judged.rule, judged.estimate
     inside = rule.bound.admits(estimate.value)
     low, high = judged.passing if inside else judged.failing
@@ -322,7 +322,7 @@ def _cite(rule: Rule) -> str:
 
 
 def _waive(judged: JudgedEstimate, verdict: Verdict, waivers: Iterable[Waiver], today: date) -> Verdict:
-    """Returns the verdict of a bound that is not shown to be kept, or WAIVED where a waiver holds."""
+    """Returns the verdict of a bound that is not shown to be kept, or WAIVED if a waiver holds."""
     refused = []
     for waiver in _certain_first(waivers):
         why_not = _why_not_waived(waiver, judged, today)
@@ -333,12 +333,12 @@ def _waive(judged: JudgedEstimate, verdict: Verdict, waivers: Iterable[Waiver], 
 
 
 def _certain_first(waivers: Iterable[Waiver]) -> list[Waiver]:
-    """Returns waivers that hold for sure before those of which nobody knows whether they still do."""
+    """Returns waivers that certainly hold before those that may have expired."""
     return sorted(waivers, key=lambda waiver: waiver.latest is not None)
 
 
 def _waived(verdict: Verdict, waiver: Waiver) -> Verdict:
-    """Returns WAIVED, with what is known about the bound; INCONCLUSIVE where nobody knows whether the waiver still holds."""
+    """Returns WAIVED with the facts about the bound, or INCONCLUSIVE if the waiver may have expired."""
     found = "broken" if verdict.outcome is Outcome.FAIL else "undecided with all samples"
     ticket = f", {waiver.ticket}" if waiver.ticket else ""
     signature = f"{waiver.id} (owner {waiver.owner}{ticket}, until {waiver.expires.isoformat()})"
@@ -350,7 +350,7 @@ def _waived(verdict: Verdict, waiver: Waiver) -> Verdict:
 
 
 def _why_not_waived(waiver: Waiver, judged: JudgedEstimate, today: date) -> str:
-    """Returns why a waiver does not hold; empty where its cap is kept by the interval, or by the value where that is judged."""
+    """Returns why a waiver does not hold; empty if the interval, or the judged value, keeps its cap."""
     if waiver.is_expired(today):
         return f"expired on {waiver.expires.isoformat()}"
     cap = waiver.bound_of(judged.rule.bound)

@@ -1,4 +1,4 @@
-"""Reading of thresholds files: their keys and values, and how a later file overrides an earlier one."""
+"""Reads thresholds files: keys, values, and how later files override earlier ones."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ _BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """What rules on a metric are checked against; the defaults describe a metric of which only the name is known.
+    """The facts that rules on a metric are checked against; the defaults are for a metric known only by name.
 
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
-    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
-    of a sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
-    ``bounds`` are its smallest and largest value, infinite where there is none. ``unmeasured`` says what it needs where no run
-    asks for that: then no rule may be about it.
+    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether its estimates have one. ``split`` says that a metric
+    of a sweep covers one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
+    ``bounds`` are its smallest and largest value, possibly infinite. ``unmeasured`` says what it needs if no run
+    provides that; rules then cannot use it.
     """
 
     unit: str = ""
@@ -87,12 +87,12 @@ def load_policy(
 ) -> Policy:
     """Reads thresholds files; later ones override earlier ones.
 
-    A rule or waiver replaces the earlier one with the same id as a whole; ``budgets`` and ``coverage`` are about the run as a
-    whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
-    of no others. Every file is checked in full, overridden parts included.
+    A rule or waiver replaces the earlier one with the same id completely; ``budgets`` and ``coverage`` concern the whole
+    run and override key by key. The policy records all changes. The ``defaults`` of a file hold only for its own
+    rules. Every file is checked completely, including overridden parts.
 
-    ``known_metrics`` are those that rules may name; with their facts, units, directions and scopes are checked as well.
-    ``ambiguous`` are short names that mean several metrics, with the full names to choose from. Files below ``root`` are cited
+    ``known_metrics`` are the metrics that rules may name; their facts allow checks of units, directions and scopes.
+    ``ambiguous`` are short names of several metrics, with the full names. Files below ``root`` are cited
     relative to it. A PolicyError names file, line, value and what was expected, one line a mistake.
     """
     names = [_display_path(path, root) for path in paths]
@@ -148,7 +148,7 @@ def parse_policy(
 
 
 def _display_path(path: Path, root: Path | None) -> str:
-    """Returns how a file is cited: shortly if it is below ``root``, or comes with the package."""
+    """Returns the short path of a file below ``root`` or in the package, for citations."""
     if root is not None and path.is_relative_to(root):
         return path.relative_to(root).as_posix()
     folder = shipped("thresholds")
@@ -161,7 +161,7 @@ def _bytes(path: Path, name: str) -> bytes:
 
 
 LARGEST_POLICY = 2**20
-"""Bytes of a thresholds file, also of one in a bundle: about ten thousand rules, and seconds of PyYAML."""
+"""Bytes of a thresholds file, also in bundles: about ten thousand rules, which PyYAML reads in seconds."""
 
 
 def _read_top(content: bytes, name: str) -> dict[str, Entry]:
@@ -216,7 +216,7 @@ def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
 
 
 def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
-    """Returns the coverage that is asked for with the first file, with the first two, and so on."""
+    """Returns the coverage required after the first file, after the first two, and so on."""
     coverages = []
     for entries in _so_far(tops, "coverage", COVERAGE_KEYS):
         values = read_keys(entries, _COVERAGE)
@@ -257,7 +257,7 @@ class _Reader:
         self._ambiguous = ambiguous
 
     def rules_and_waivers(self, top: Mapping[str, Entry]) -> tuple[dict[str, Rule], dict[str, Waiver]]:
-        """Returns those of one file by id."""
+        """Returns the rules and waivers of a file by id."""
         treatment = _read_defaults(top)
         rules = [partial(self.rule, entry, treatment) for entry in _entries(top, "rules")]
         waivers = [partial(self.waiver, entry) for entry in _entries(top, "waivers")]
@@ -265,7 +265,7 @@ class _Reader:
         return read[0], read[1]
 
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
-        """Returns a rule; keys of its treatment that it does not set are taken from ``treatment``."""
+        """Returns a rule; missing keys of its treatment come from ``treatment``."""
         entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
         values, facts = self._values(entry, entries)
         treatment = _treated(treatment, {key: values.pop(key) for key in TREATMENT_KEYS if key in values})
@@ -280,7 +280,7 @@ class _Reader:
         return Waiver(source=entry.where, **self._values(entry, entries)[0])
 
     def _values(self, entry: Entry, entries: Mapping[str, Entry]) -> tuple[dict[str, Any], MetricFacts]:
-        """Returns what the keys of a rule or waiver hold, and what is known about its metric."""
+        """Returns the values of a rule or waiver, and the facts about its metric."""
         metric = entries["metric"]
         name = "" if metric.is_mapping or metric.is_list else str(metric.node.value)
         facts = self._facts.get(name, MetricFacts())
@@ -309,7 +309,7 @@ class _Reader:
 
 
 def _treated(base: Treatment, values: dict[str, Any]) -> Treatment:
-    """Returns ``base`` with the keys that a rule, or the defaults of a file, set; a single key outranks ``strictness``."""
+    """Returns ``base`` updated by the keys of a rule or of a file's defaults; single keys override ``strictness``."""
     strictness = values.pop(STRICTNESS, None)
     return replace(base, **{**(strictness.treatment if strictness else {}), **values})
 

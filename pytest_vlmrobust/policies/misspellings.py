@@ -1,4 +1,4 @@
-"""Misspellings: globs of a scope that are meant to be an existing name."""
+"""Misspellings: globs of a scope that misspell an existing name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHORTEST = 2
 
 
 def misspellings(scope: Scope, names: Mapping[str, Collection[str]]) -> list[tuple[str, str, str]]:
-    """Returns field, glob and name where a glob matches no name and misspells one that no other glob of its field matches.
+    """Returns field, glob and name for each glob that matches no name and misspells a name without another matching glob.
 
     ``names`` holds the existing names by field, such as ``dataset``; other fields are not checked.
     """
@@ -28,11 +28,11 @@ def misspellings(scope: Scope, names: Mapping[str, Collection[str]]) -> list[tup
 
 
 def intended_name(glob: str, names: Iterable[str]) -> str:
-    """Returns the first of ``names`` that ``glob`` misspells; an empty string where there is none.
+    """Returns the first of ``names`` that ``glob`` misspells, or an empty text.
 
-    A misspelling has another case, another separator, one letter too few or too many in one word, or two neighbouring letters
-    swapped. A different letter or number makes another name: the English and the Chinese half of a benchmark differ so, and two
-    sizes of a model. Globs are only checked where their one wildcard is a ``*`` at the end.
+    A misspelling differs in case, in a separator, by a missing or extra letter in one word, or by two swapped neighbouring
+    letters. A different letter or number makes another name, such as the English and Chinese halves of a benchmark or two
+    sizes of a model. Globs are only checked if their only wildcard is a ``*`` at the end.
 
     >>> intended_name("qwn", ["tiny", "qwen"]), intended_name("MMStar*", ["mmstar_val"]), intended_name("bench_cn", ["bench_en"])
     ('qwen', 'mmstar_val', '')
@@ -44,7 +44,7 @@ def intended_name(glob: str, names: Iterable[str]) -> str:
 
 
 def _beginnings(stem: str, name: str, open_end: bool) -> list[str]:
-    """Returns what a stem may stand for: the name, or before a ``*`` each beginning of it of about that length."""
+    """Returns what a stem may mean: the name, or before a ``*`` each prefix of about that length."""
     if not open_end:
         return [name]
     parts = (name[:length] for length in range(max(0, len(stem) - 1), len(stem) + 2))
@@ -67,7 +67,7 @@ def _tokens(name: str) -> list[str]:
 
 
 def _is_one_edit(word: str, other: str) -> bool:
-    """Whether two words differ by a letter that one has and the other lacks, or by two neighbours that are swapped."""
+    """Whether two words differ by one missing letter or two swapped neighbours."""
     short, long = sorted((word, other), key=len)
     if not (word.isalpha() and other.isalpha()) or len(short) < _SHORTEST:
         return False

@@ -1,4 +1,4 @@
-"""Policy: the rules, waivers, budgets and required coverage of one run, and what later thresholds files replaced in it."""
+"""Policy: the rules, waivers, budgets and coverage of a run, and the replacements by later thresholds files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUDGET_CELLS, BUDGET_DATASETS = "budgets of cells", "budgets of datasets"
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A thresholds file as it was read: its name as shown in messages, and the SHA-256 of its bytes."""
+    """A thresholds file: its name in messages, and the SHA-256 of its bytes."""
 
     name: str
     sha256: str
@@ -33,33 +33,33 @@ class PolicyFile:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What a later file replaced: a rule or a waiver with the same id, or a key of budgets or coverage."""
+    """A replacement by a later file: of a rule or waiver with the same id, or a key of budgets or coverage."""
 
     before: str
-    """What was replaced, as messages call it: ``rule drop of a.yaml:7``, ``budget max_error_rate (built-in default)``."""
+    """The replaced item in messages: ``rule drop of a.yaml:7``, ``budget max_error_rate (built-in default)``."""
     source: str
     """``file:line`` of the replacement."""
     changes: tuple[str, ...]
-    """The changes that can alter a verdict, a sentence each; empty where both mean the same."""
+    """The changes that can alter a verdict, a sentence each; empty if both mean the same."""
     only_tightens: bool
-    """Whether only a bound changes, and every value within the new bound is within the old one."""
+    """Whether only a bound changes, and the new bound is within the old one."""
 
     @classmethod
     def of_rule(cls, before: Rule, after: Rule) -> Replacement:
-        """Returns what a later rule changes."""
+        """Returns the changes by a later rule."""
         bound, others = tuple(_bound_changes(before, after)), tuple(_other_changes(before, after))
         tightens = before.metric == after.metric and before.bound.holds(after.bound) and not others
         return cls(f"rule {before.id} of {before.source}", after.source, bound + others, tightens)
 
     @classmethod
     def of_waiver(cls, before: Waiver, after: Waiver) -> Replacement:
-        """Returns what a later waiver changes."""
+        """Returns the changes by a later waiver."""
         changes = tuple(_waiver_changes(before, after))
         return cls(f"waiver {before.id} of {before.source}", after.source, changes, not changes)
 
     @classmethod
     def of_budgets(cls, before: Budgets, after: Budgets) -> list[Replacement]:
-        """Returns what the budgets of a later file change, ``after`` being what holds with it and ``before`` what held."""
+        """Returns the changes to the budgets by a later file."""
         replacements = []
         for key in _keys_said_again(before.sources, after.sources):
             old, new = getattr(before, key), getattr(after, key)
@@ -72,7 +72,7 @@ class Replacement:
 
     @classmethod
     def of_coverage(cls, before: Coverage, after: Coverage) -> list[Replacement]:
-        """Returns what the coverage of a later file changes, ``after`` being what holds with it and ``before`` what held."""
+        """Returns the changes to the coverage by a later file."""
         replacements = []
         for key in _keys_said_again(before.sources, after.sources):
             tighter, looser = _asks_as_much(after, before, key), _asks_as_much(before, after, key)
@@ -86,24 +86,24 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Policy:
-    """What is acceptable. Without any rule everything is measured and nothing is gated."""
+    """What is acceptable. Without rules everything is measured and nothing is gated."""
 
     rules: tuple[Rule, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     budgets: Budgets = field(default_factory=Budgets)
     files: tuple[PolicyFile, ...] = ()
     shared_by: Mapping[str, int] = field(default_factory=dict)
-    """Rule id to the number of tests of the run that it bounds; 1 for a rule that is not listed. Beside these ``BUDGET_CELLS``
-    and ``BUDGET_DATASETS``, which no rule can be called."""
+    """By rule id: the number of tests of the run that share it; 1 for other rules. Also ``BUDGET_CELLS``
+    and ``BUDGET_DATASETS``, which cannot be rule ids."""
     coverage: Coverage = field(default_factory=Coverage)
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
     mode: Mode = Mode.FULL
     """How much a run asks; a command line may say otherwise."""
     purpose: Purpose = Purpose.RELEASE
-    """What a GO is good for: by any other policy it supports no release, and reports say so."""
+    """The purpose of a GO: only one for a release supports a release, and reports say so."""
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
-    """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
+    """Replacements by later files: rules and waivers in reading order, then budgets and coverage."""
 
     def for_tests(self, tests: Iterable[MetricKey]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
@@ -118,17 +118,17 @@ class Policy:
         return replace(self, shared_by=shared)
 
     def as_of(self, latest: date) -> Policy:
-        """Returns the policy for a run of which something was made on this day already, whatever its clock says."""
+        """Returns the policy for a run with files from this date, even if its clock is behind."""
         return replace(self, waivers=tuple(replace(w, latest=latest if w.is_expired(latest) else None) for w in self.waivers))
 
     @property
     def judges_values(self) -> bool:
-        """Whether every rule that blocks judges the value: then what holds for the samples at hand is enough."""
+        """Whether every blocking rule judges the value, so that only the given samples matter."""
         return all(rule.treatment.judge is JudgedBy.POINT for rule in self.rules if rule.treatment.tier is Tier.BLOCK)
 
     @property
     def risk(self) -> float | None:
-        """The largest declared risk of a wrong PASS of a blocking rule; ``None`` where one of them judges the value alone."""
+        """The largest declared risk of a wrong PASS of a blocking rule; ``None`` if one of them judges the value."""
         blocking = [rule.treatment for rule in self.rules if rule.treatment.tier is Tier.BLOCK]
         if not blocking or any(treatment.judge is JudgedBy.POINT for treatment in blocking):
             return None
@@ -136,7 +136,7 @@ class Policy:
 
     @cached_property
     def sha256(self) -> str:
-        """The SHA-256 of what the policy means: everything that can change a verdict, and who answers for a waiver.
+        """The SHA-256 of the policy's meaning: everything that can change a verdict, and the owners of waivers.
 
         Comments, reasons, line numbers, file names, the order of rules and the spelling of numbers do not change it; a loosened
         bound does. The bytes of each file are in :attr:`files`.
@@ -157,11 +157,11 @@ class Policy:
     ) -> tuple[Verdict, ...]:
         """Returns one verdict for each rule that applies, the worst first; never empty.
 
-        ``decided`` gives the verdicts of a test that stopped early, by rule: then the estimate decides nothing, and a rule
+        ``decided`` gives the verdicts of a test that stopped early, by rule: the estimate is then not judged, and a rule
         without a verdict is undecided.
 
-        Every rule that applies is judged and the worst verdict holds, so no rule can loosen another. When none applies, the
-        single verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` give MEASURED whatever they find.
+        Every rule that applies is judged and the worst verdict counts, so no rule can loosen another. Without a rule, the
+        only verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` always give MEASURED.
         """
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         verdicts = [
@@ -177,7 +177,7 @@ class Policy:
         return tuple(sorted(verdicts, key=_rank))
 
     def outcome(self, rule: Rule, test: MetricKey, estimate: Estimate, *, today: date) -> Outcome:
-        """Returns what :meth:`judge` concludes for one rule that applies to the test, without the sentence."""
+        """Returns the outcome of :meth:`judge` for a rule that applies to the test, without its sentence."""
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         return outcome_of(rule, estimate, waivers, today, self.sharing(rule, test))
 
@@ -186,7 +186,7 @@ class Policy:
         return max(1, self.shared_by.get(rule.id, 1)) * test.strata
 
     def sharing_budget(self, of: str) -> int:
-        """Returns how many tests share the risk of a budget: its cells have one half, its datasets the other.
+        """Returns how many tests share the risk of a budget: half is for its cells, half for its datasets.
 
         ``of`` is ``BUDGET_CELLS`` or ``BUDGET_DATASETS``.
         """
@@ -197,7 +197,7 @@ class Policy:
     ) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record.
 
-        What other rules warn of, or are not shown to hold, joins its reason.
+        Its reason includes warnings of other rules, and rules that are not shown to hold.
         """
         verdicts = self.judge(test, estimate, today=today, decided=decided)
         worst, *others = verdicts
@@ -234,7 +234,7 @@ def _coverage_content(coverage: Coverage) -> dict[str, Any]:
 
 
 def _budget_content(budgets: Budgets, name: str) -> float | list[float | bool]:
-    """Returns a budget with what it asks for; the share alone where no file sets it, at the usual risks."""
+    """Returns the content of a budget; only the share if no file sets it."""
     treatment = budgets.rule(name.removeprefix("max_")).treatment
     share: float = getattr(budgets, name)
     if name not in budgets.sources and treatment.alpha_pass == treatment.alpha_fail == ALPHA:
@@ -269,7 +269,7 @@ def _scope_content(scope: Scope) -> dict[str, list[str]]:
     return {name: sorted(globs) for name, globs in asdict(scope).items() if globs}
 
 
-# Replacements in words: what a later file changes.
+# Replacements in words.
 
 
 def _bound_changes(before: Rule, after: Rule) -> Iterator[str]:
@@ -300,7 +300,7 @@ def _change(name: str, before: object, after: object) -> Iterator[str]:
 
 
 def _describe_scope(scope: Scope | None) -> str:
-    """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` for an empty one."""
+    """Returns a scope as in a thresholds file; ``nothing`` without a scope, ``everything`` for an empty one."""
     if scope is None:
         return "nothing"
     parts = [f"{part.name}: [{', '.join(globs)}]" for part in fields(scope) if (globs := getattr(scope, part.name))]
@@ -308,7 +308,7 @@ def _describe_scope(scope: Scope | None) -> str:
 
 
 def _keys_said_again(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Returns the keys that the later file sets; both arguments map a key to the place where it is set."""
+    """Returns the keys that the later file sets again; both arguments map keys to locations."""
     return [key for key, source in after.items() if before.get(key) != source]
 
 
@@ -345,11 +345,11 @@ def _asks_as_much(coverage: Coverage, other: Coverage, key: str) -> bool:
     return getattr(coverage, key) in {Extent.WHOLE, BlindModels.REFUSE, getattr(other, key)}
 
 
-# The policy as a manifest holds it: its files, its rules and waivers, and what later files replace.
+# The policy in a manifest: files, rules, waivers, and replacements.
 
 
 def policy_content(policy: Policy) -> dict[str, object]:
-    """Returns the files, rules and waivers of a policy with their reasons, and what later files change of earlier ones."""
+    """Returns the files, rules and waivers of a policy with their reasons, and the replacements by later files."""
     replaced = [str(replacement) for replacement in policy.replaced if not replacement.only_tightens]
     return {
         **({"replaced": replaced} if replaced else {}),

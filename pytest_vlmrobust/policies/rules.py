@@ -1,4 +1,4 @@
-"""Rule, Waiver and Scope: one bound, one dated exception, and the tests that each covers."""
+"""Rule, Waiver and Scope: a bound, a dated exception, and the tests that each covers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRACTION = "fraction"
 """The unit of metrics that are shares of samples or differences of shares."""
 
 EVERYTHING = (-math.inf, math.inf)
-"""The values of a metric about which nothing else is known."""
+"""The values of a metric of unknown range."""
 
 _QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?)\s*(?P<unit>pp|%)?\Z", re.ASCII)
 
@@ -46,7 +46,7 @@ class Bound:
         return value < self.low - ROUNDING
 
     def admits(self, value: float) -> bool:
-        """Whether ``value`` lies in the range; a NaN does not."""
+        """Whether ``value`` lies in the range; False for NaN."""
         return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def nearest_end(self, value: float) -> float:
@@ -64,26 +64,26 @@ class Bound:
 
     @property
     def condition(self) -> str:
-        """The bound as it is asked of a value, in its author's unit: ``<= 5 pp``, ``>= 0.8``, ``in 0.1..0.3``."""
+        """The bound as a condition in its author's unit: ``<= 5 pp``, ``>= 0.8``, ``in 0.1..0.3``."""
         return self.asks(0)
 
     def asks(self, digits: int) -> str:
-        """Returns its condition; plain numbers have at least so many decimals."""
+        """Returns its condition; plain numbers have at least ``digits`` decimals."""
         sign = "in" if len(self.ends) > 1 else "<=" if math.isinf(self.low) else ">="
         return f"{sign} {'..'.join(self.written(end, digits) for end in self.ends)}"
 
     def written(self, end: float, digits: int = 0) -> str:
-        """Returns an end of it, or a cap, in its unit; a plain number has at least so many decimals."""
+        """Returns an end of it, or a cap, in its unit; a plain number has at least ``digits`` decimals."""
         if self.unit:
             return f"{format((Decimal(repr(end)) * 100).normalize(), 'f')} {self.unit}"
         return f"{end:.{digits}f}" if digits else plain_decimal(end)
 
     def decimals(self, digits: int) -> int:
-        """Returns how many decimals of a value in its unit are so many of a plain number."""
+        """Returns the decimals in its unit that equal ``digits`` decimals of a plain number."""
         return digits - 2 if self.unit else digits
 
     def shown(self, value: float, digits: int) -> str:
-        """Returns a value that is compared with it, in its unit; ``digits`` are those of :func:`decimals_needed`."""
+        """Returns a compared value in its unit; ``digits`` come from :func:`decimals_needed`."""
         return number(value, self.unit, self.decimals(digits))
 
     def missed(self, value: float, digits: int) -> str:
@@ -92,11 +92,11 @@ class Bound:
 
 
 def parse_quantity(raw: float | str, unit: str, reach: tuple[float, float] = EVERYTHING) -> float:
-    """Returns a quantity of a thresholds file as a finite number: ``0.05``, ``"5pp"`` and ``"5%"`` are all 0.05.
+    """Parses a quantity of a thresholds file: ``0.05``, ``"5pp"`` and ``"5%"`` are all 0.05.
 
-    ``unit`` is that of the metric; it is empty when nothing is known about it, and then nothing is refused on its account.
-    ``reach`` is the smallest and the largest value that the metric can have; a quantity beyond is refused. The ValueError says as
-    a sentence what was expected instead.
+    ``unit`` is the metric's unit; with an empty unit no unit is refused.
+    ``reach`` is the smallest and largest possible value of the metric; other quantities are refused. The ValueError says in
+    a sentence what was expected.
     """
     value = _parse_text(raw, unit, reach) if isinstance(raw, str) else _parse_number(raw, unit, reach)
     if not _reaches(reach, value):
@@ -162,7 +162,7 @@ def _parse_text(text: str, unit: str, reach: tuple[float, float]) -> float:
 
 
 def unit_of(*written: float | str) -> str:
-    """Returns the unit in which a bound, or both of its ends, are written: ``pp``, ``%``, or empty for plain numbers.
+    """Returns the unit of a written bound: ``pp``, ``%``, or empty for plain numbers.
 
     >>> unit_of("15pp"), unit_of("5 %", "20%"), unit_of("5%", 0.2)
     ('pp', '%', '')
@@ -174,31 +174,31 @@ def unit_of(*written: float | str) -> str:
 _STEP_LEVEL = re.compile(r":[^+]*")
 
 NO_LEVEL = "none"
-"""How a scope spells the level of settings that have none."""
+"""The level in a scope for settings without a level."""
 
 
 class JudgedBy(StrEnum):
     """What is compared with the bound."""
 
     INTERVAL = "interval"
-    """The interval: a verdict on the questions that the samples stand for, at declared risks of being wrong."""
+    """The interval: a verdict about the questions that the samples represent, with declared risks of error."""
     POINT = "point"
-    """The value: a verdict on these samples alone. Other samples of the same kind may get another verdict."""
+    """The value: a verdict about these samples only. Other samples of the same kind may get another verdict."""
 
     @property
     def target(self) -> str:
-        """What the verdict is about."""
+        """The scope of the verdict."""
         return "population" if self is JudgedBy.INTERVAL else "dataset"
 
 
 class Purpose(StrEnum):
-    """What a GO by a policy is good for."""
+    """What a GO by a policy may be used for."""
 
     RELEASE = "release"
     DEMONSTRATION = "demonstration"
     """It shows the gate at work."""
     CHECK = "check"
-    """It answers a smaller question, such as whether a change broke something."""
+    """It answers a narrower question, such as whether a change broke something."""
 
 
 class Mode(StrEnum):
@@ -214,7 +214,7 @@ class Multiplicity(StrEnum):
     """How a rule that many tests share is protected from breaking by chance."""
 
     BONFERRONI = "bonferroni"
-    """FAIL in any of them errs at ``alpha_fail`` in all. PASS needs no correction: every one of them has to pass."""
+    """The risk of any wrong FAIL is ``alpha_fail`` for all of them together. PASS needs no correction: all of them must pass."""
     NONE = "none"
     """Each test errs at ``alpha_fail``."""
 
@@ -227,14 +227,14 @@ class Tier(StrEnum):
 
 
 class OnInconclusive(StrEnum):
-    """What becomes of evidence that does not decide: a test that fails, or a warning."""
+    """The effect of undecided evidence: a failing test, or a warning."""
 
     FAIL = "fail"
     WARN = "warn"
 
 
 class OnNotApplicable(StrEnum):
-    """What becomes of a metric whose validity gate failed: an undecided run, or a warning."""
+    """The effect of a metric that does not apply: an undecided run, or a warning."""
 
     INCONCLUSIVE = "inconclusive"
     WARN = "warn"
@@ -245,10 +245,10 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How a rule judges, and what its outcomes lead to.
+    """How a rule judges, and the effects of its outcomes.
 
-    ``alpha_pass`` is the risk of passing what breaks the bound, ``alpha_fail`` that of failing what keeps it; both are one-sided
-    and count where an interval is judged, and in adaptive mode.
+    ``alpha_pass`` is the risk of a wrong PASS, ``alpha_fail`` that of a wrong FAIL; both are one-sided
+    and apply to judged intervals and in adaptive mode.
     """
 
     judge: JudgedBy = JudgedBy.INTERVAL
@@ -261,17 +261,17 @@ class Treatment:
 
 
 class Strictness(StrEnum):
-    """What a rule takes for shown, in one word for four keys."""
+    """How strict a rule is: one word for four keys."""
 
     USUAL = "usual"
     STRICT = "strict"
     """A wrong PASS is five times rarer, which takes more questions."""
     LENIENT = "lenient"
-    """A wrong PASS is twice as likely, and where the metric does not apply reports only say so."""
+    """A wrong PASS is twice as likely, and a metric that does not apply is only reported."""
 
     @property
     def treatment(self) -> Mapping[str, Any]:
-        """The keys that it stands for."""
+        """Its keys and values."""
         lenient = self is Strictness.LENIENT
         return {
             "alpha_pass": {Strictness.STRICT: ALPHA / 5, Strictness.LENIENT: 2 * ALPHA}.get(self, ALPHA),
@@ -283,10 +283,10 @@ class Strictness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricKey:
-    """What an estimate is about: the names that scopes are matched with.
+    """The subject of an estimate: the names that scopes match.
 
-    ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty
-    unless the estimate is about one stratum of the dataset: a category, or a slice such as ``meta.camera=night``.
+    ``setting`` of a sweep is its split, if any; ``family`` and ``level`` are empty for a sweep; ``category`` is empty
+    unless the estimate is for a stratum of the dataset: a category, or a slice such as ``meta.camera=night``.
     """
 
     model: str
@@ -297,14 +297,14 @@ class MetricKey:
     level: str = ""
     category: str = ""
     strata: int = 1
-    """How many strata of the dataset are judged like this one."""
+    """The number of strata of the dataset that are judged like this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Globs by field; a field without globs admits everything, and of several globs one has to match.
+    """Globs by field; a field without globs matches everything, and one of several globs must match.
 
-    Matching is case-sensitive. A setting's glob without ``:`` admits every level: ``*_blur`` is ``*_blur:*``.
+    Matching is case-sensitive. A setting glob without ``:`` matches every level: ``*_blur`` is ``*_blur:*``.
     """
 
     model: tuple[str, ...] = ()
@@ -313,7 +313,7 @@ class Scope:
     family: tuple[str, ...] = ()
     level: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
-    """Categories, or slices of one metadata column: ``meta.camera=night``."""
+    """Categories, or slices of a metadata column: ``meta.camera=night``."""
 
     def matches(self, test: MetricKey, *, any_category: bool = False) -> bool:
         """Whether every field that has globs matches the test's."""
@@ -327,12 +327,12 @@ class Scope:
         )
 
     def admits(self, field: str, name: str) -> bool:
-        """Whether one field matches ``name``, whatever the others ask for."""
+        """Whether one field matches ``name``."""
         globs: tuple[str, ...] = getattr(self, field)
         return {"setting": _any_setting_glob, "category": _any_stratum_glob}.get(field, _any_glob)(globs, name)
 
     def __bool__(self) -> bool:
-        """Whether anything is narrowed down."""
+        """Whether it restricts anything."""
         return any(getattr(self, field.name) for field in fields(self))
 
 
@@ -340,7 +340,7 @@ class Scope:
 class Rule:
     """One bound on one metric, for the tests in its scope.
 
-    ``source`` is ``file:line``; ``evidence`` says where the number is from (``source:`` in the file).
+    ``source`` is ``file:line``; ``evidence`` says where the number comes from (``source:`` in the file).
     """
 
     id: str
@@ -355,7 +355,7 @@ class Rule:
 
     @property
     def blocks_where_not_applicable(self) -> bool:
-        """Whether a run is not GO where the metric says nothing."""
+        """Whether a metric that does not apply prevents GO."""
         treatment = self.treatment
         return treatment.tier is Tier.BLOCK and treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE
 
@@ -377,7 +377,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A breach that somebody answers for, up to a cap and including a day."""
+    """A breach accepted by an owner, up to a cap and up to and including a date."""
 
     id: str
     owner: str
@@ -389,7 +389,7 @@ class Waiver:
     source: str
     ticket: str = ""
     latest: date | None = None
-    """A day after its last one on which something of the run was made: whether it still holds, as the clock of the run says, is
+    """A date after its last day on which files of the run were made, so that its validity by the run's clock is
     unknown."""
 
     def applies(self, test: MetricKey) -> bool:
@@ -402,7 +402,7 @@ class Waiver:
         return replace(bound, low=self.cap) if below else replace(bound, high=self.cap)
 
     def goes_beyond(self, bound: Bound) -> bool:
-        """Whether the cap admits anything that breaks ``bound``; if not, the waiver can never cover a test."""
+        """Whether the cap is looser than ``bound``; otherwise the waiver can never cover a test."""
         cap = self.bound_of(bound)
         return cap.holds(bound) and not all(map(bound.admits, cap.ends))
 

@@ -9,34 +9,34 @@ from pytest_vlmrobust.core.estimate import ROUNDING, Estimate
 
 
 class SamplesNeeded(NamedTuple):
-    """How many samples in all would decide a bound; both counts are None when that cannot be told, and ``reason`` says why."""
+    """How many samples in total would decide a bound; both counts are None if unknown, and ``reason`` says why."""
 
     least: int | None
-    """With so many the bound is decided in half of all cases, if the value that was seen is the true one."""
+    """Samples that decide the bound in half of all cases, if the measured value is the true one."""
     most: int | None
-    """With so many it is decided in nine of ten."""
+    """Samples that decide it in nine of ten cases."""
     reason: str = ""
 
 
 EVEN, NEARLY_SURE = 0.5, 0.9
 """How probably the two counts of samples decide."""
 PRACTICAL = 1_000_000
-"""Nobody asks more samples than this."""
+"""The largest practical number of samples."""
 
 
 def samples_to_decide(estimate: Estimate, *ends: float) -> SamplesNeeded:
-    """Returns between about how many samples the interval leaves the ends of a bound, if the value that was seen is the true one.
+    """Returns about how many samples move the interval away from the ends of a bound, if the measured value is the true one.
 
-    How an interval shrinks is told from its ends at several levels, while the scores are at hand: with z the normal quantile of
-    one tail, the distance from the value to the end is nearly ``a + b z + c z^2``. What grows with z alone is chance: it shrinks
-    with the square root of the sample size. What is there at every level, as the further sample of a guarded mean, and what grows
-    with z^2, as the bound of an event that was never seen, shrink with the sample size itself. Samples decide with a probability
-    when that distance and as many standard errors of the value as its normal quantile ``z_power`` fit between the value and the
-    bound. Without scores all of it counts as chance: ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the
-    usual calculation for means. For the largest drop the counts are a little low, because the largest of noisy drops is. Inside
-    two ends both must be left behind, outside only the nearer one; they are finite and ascend. The counts decide with probability
-    .5 and .9, and are at least ``estimate.n``. They are None with a reason for no finite value, no interval, no sample, a share
-    of settings, and a value on the bound or so near that it takes more than a million.
+    With the scores available, its ends at several levels show how the interval shrinks: with z the normal quantile of
+    one tail, the distance from the value to the end is about ``a + b z + c z^2``. The part in z is chance: it shrinks
+    with the square root of the sample size. The constant part, such as the extra sample of a guarded mean, and the part
+    in z^2, such as the bound of an event that never occurred, shrink with the sample size itself. A sample size decides with a
+    given probability when that distance plus ``z_power`` standard errors of the value fit between the value and the bound.
+    Without scores all of it counts as chance: ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the usual
+    calculation for means. For the largest drop the counts are a little low, because the largest of noisy drops is too high.
+    Inside two ends the interval must keep both, outside only leave the nearer end; ends are finite and ascend. The counts decide
+    with probability .5 and .9, and are at least ``estimate.n``. They are None with a reason without a finite value, interval or
+    sample, for a share of settings, and for a value so near the bound that more than a million samples are needed.
 
     >>> samples_to_decide(Estimate(0.03, 869, 0.015, 0.055, 0.90), 0.05)[:2]
     (1358, 4298)
@@ -100,7 +100,7 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
 
 
 def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[float, float, float]:
-    """Returns a, b and c of the half-width ``a + b z + c z^2``, none negative; only b where no scores are at hand."""
+    """Returns the non-negative a, b and c of the half-width ``a + b z + c z^2``; only b without scores."""
     from statistics import NormalDist
 
     def distance(quantile: float) -> float:

@@ -1,4 +1,4 @@
-"""From Records, and what ``evaluation.after`` computed from runs, to what people and programs read; measures nothing."""
+"""From Records and results of ``evaluation.after`` to the output for people and programs; measures nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analyses as tables: of a run, and of models side by side."""
+"""Analyses as tables: for a run, and for models side by side."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pytest_vlmrobust.evaluation.after.standings import (
 
 
 class Table(NamedTuple):
-    """A table of text, of which the first columns are names."""
+    """A table of text whose first columns are names."""
 
     title: str
     caption: str
@@ -90,7 +90,7 @@ _TITLES = {
     POSITION_GAPS: ("Gaps between positions, by group of people", _POSITION_CAPTION, "group, images"),
     CHAIN_LENGTHS: ("Length of chains of thought and outcome", _CHAIN_CAPTION, "outcome, images"),
 }
-"""Analysis to the title of its table, its caption, and what a row is about."""
+"""The title, caption and row subject of each analysis."""
 
 
 _OF_SAMPLES = (GROUP_GAPS, ATTRIBUTES, POSITION_GAPS)
@@ -105,11 +105,11 @@ _NAMES = {
     "lower_quartile": "25_%",
     "upper_quartile": "75_%",
 }
-"""Value to its name in the header of a table, where that is another one."""
+"""Header names that differ from the name of the value."""
 _UNITS = {"slope_per_pixel": (10_000, 2), "slope_per_doubling": (100, 2), "flip_ratio": (1, 2)}
-"""Value to its factor and decimals where they are not those of a percentage."""
+"""Factor and decimals of values that are not percentages."""
 _FIRST = 5
-"""Settings of a level that a table of the most harmful ones shows, as the papers' tables 13 and 14 do."""
+"""The most harmful settings per level in a table, as in the papers' tables 13 and 14."""
 
 
 def _is_shown(settings: Sequence[tuple[str, ...]]) -> list[bool]:
@@ -246,7 +246,7 @@ _PLAIN = {standings.CORRUPTION_ERRORS, standings.PATCH_TASKS, standings.RCI_BAND
 
 
 def board_tables(board: Board, *, small: bool = False) -> list[Table]:
-    """Returns a table for each analysis of a board, or for those of few rows only."""
+    """Returns a table for each analysis of a board, or only for small ones."""
     by_name: dict[str, list[ModelAnalysis]] = {}
     for row in board.analyses:
         if not small or row.name in _SMALL:

@@ -1,4 +1,4 @@
-"""Bundle: a run as one file that proves itself: records, answers, policies as applied, and the SHA-256 of each."""
+"""Bundle: a run as a single verifiable file: records, answers, applied policies, and the SHA-256 of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WRITTEN = (MANIFEST, DOCKET, JOURNAL)
 _PAGES = (REPORT, ranking.PAGE, ranking.MARKDOWN_FILE, ranking.JSON_FILE)
 """Pages for people that may be in the directory of the run."""
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a ZIP file knows: equal content is to give equal bytes."""
+"""The earliest date in a ZIP file, fixed so that equal content gives equal bytes."""
 _UNIX = 3
 _MODE = 0o644 << 16
 _CHUNK = 2**20
@@ -42,7 +42,7 @@ _NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVE
 
 
 def write_bundle(run: Path, out: Path) -> list[str]:
-    """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of its files, sorted.
+    """Writes the bundle of a run atomically; the same run gives the same bytes. Returns its sorted file names.
 
     Raises:
         StoreError: the run lacks a file that a verification needs, or it cannot be read.
@@ -73,7 +73,7 @@ def belongs(name: str) -> bool:
 
 
 def page_notes(run: Path) -> list[str]:
-    """Returns a note on each page in an unpacked bundle: a bundle does not hold what pages are drawn from."""
+    """Returns a note on each page in an unpacked bundle, because a bundle lacks the images of pages."""
     compared = {REPORT: "its decision and the digest of its records were compared, but nothing else that it shows"}
     return [
         f"{name}: {compared.get(name, 'was not compared')}. vlmrobust report draws what the records give"
@@ -83,7 +83,7 @@ def page_notes(run: Path) -> list[str]:
 
 
 def derived_files(run: RunFiles) -> dict[str, str]:
-    """Returns the files of a run that follow from its records alone, by name."""
+    """Returns the files of a run that are derived only from its records, by name."""
     return {
         results.FILE_NAME: results.results_json(run.records, run.facts),
         results.CSV_FILE: results.cells_csv(run.records),
@@ -94,9 +94,9 @@ def derived_files(run: RunFiles) -> dict[str, str]:
 
 
 def underivable_claims(run: RunFiles) -> list[str]:
-    """Returns a sentence for each claim of an unpacked bundle that does not follow from its records.
+    """Returns a sentence for each claim of an unpacked bundle that its records do not support.
 
-    Compared are the decision, the files that are made of records alone, and the claims at the top of the page.
+    It compares the decision, the files derived only from records, and the claims at the top of the page.
     """
     problems = []
     claimed = run.manifest.get("decision", str(run.decision))
@@ -165,15 +165,15 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
             sink.write(chunk)
 
 
-# Unpacking a bundle that somebody sent: only files that its hashes name.
+# Unpacking a foreign bundle: only files named in its hashes.
 
 
 LARGEST = 8 * 2**30
 """Bytes that a bundle may unpack to."""
 RATIO = 200
-"""How many times its own size a bundle may unpack to: what runs leave is packed to a fifth, at most to a fiftieth."""
+"""The largest unpacking ratio: real runs compress to a fifth, at most to a fiftieth."""
 SMALL = 64 * 2**20
-"""Bytes that it may unpack to whatever its size."""
+"""Bytes that it may always unpack to."""
 _EXPECTED = "Expected a ZIP file that vlmrobust bundle wrote"
 
 
@@ -223,7 +223,7 @@ def refuse_many_measures(folder: Path) -> None:
     """
     path, total = folder / JOURNAL, 0
     if not path.is_file():
-        return  # whoever reads it says so
+        return  # reading it reports the problem
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             measures = read_json(line)["measures"]
@@ -240,7 +240,7 @@ def refuse_many_measures(folder: Path) -> None:
 
 
 def _unpack(bundle: Path, archive: zipfile.ZipFile, name: str, folder: Path) -> None:
-    """Writes one file; no more of it is read than it says that it holds."""
+    """Writes a file, reading at most its declared size."""
     path = folder / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Comment: a run as Markdown below a pull request, the decision first, then what changed since a run that was good."""
+"""Comment: a run as Markdown for a pull request, with the decision first, then changes since a good run."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .view import ViewedTest
 LONGEST = 65_000
 """Characters of a comment: GitHub refuses more than 65,536."""
 _ROWS = (30, 10, 3, 0)
-"""Rows of a table, and fewer where they do not fit."""
+"""Rows of a table, and fewer if they do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The earlier run that a comment compares with, if there is one."""
+    """The earlier run that a comment compares with, if any."""
 
     what: str
-    """What it is: ``the last GO on main``, or ``RUN``."""
+    """Its name: ``the last GO on main``, or ``RUN``."""
     run: RunFiles | None = None
     comparison: Comparison | None = None
     problem: str = ""
-    """Why nothing, or not every answer, was compared; empty where all was."""
+    """Why nothing, or not every answer, was compared; empty if all were."""
 
 
 def marker(name: str) -> str:
-    """Returns the first line of a comment, by which a job finds it again and writes the next one in its place.
+    """Returns the first line of a comment, by which a job finds and replaces it.
 
     >>> marker("nightly --> x")
     '<!-- vlmrobust comment: nightly-x -->'
@@ -73,7 +73,7 @@ def job_link(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def worst_images(run: RunFiles) -> dict[str, bytes]:
-    """Returns the images of the worst questions by file name, those that the store of the run has."""
+    """Returns the images of the worst questions by file name, if the run's store has them."""
     answers = [answer for question in run.view.worst_questions() for answer in question.answers]
     names = dict.fromkeys(picture.file for _, _, pictures in answers for picture in pictures)
     folder = run.facts.pictures
@@ -86,11 +86,11 @@ def render_comment(
     """Returns the comment, of at most :data:`LONGEST` characters.
 
     Args:
-        run: what it is about.
-        against: what it is compared with.
-        name: tells the comments of several gates below one pull request apart.
-        links: text to address of the web; an empty one is left out.
-        images: file name of an image to its address on the web; images without one are left out.
+        run: the run.
+        against: the comparison.
+        name: distinguishes comments of several gates on a pull request.
+        links: web addresses by text; empty ones are left out.
+        images: web addresses of images by file name; images without one are left out.
     """
     texts = (_render(run, against, name, links, images, most=most) for most in _ROWS)
     if short := next((text for text in texts if len(text) <= LONGEST), ""):

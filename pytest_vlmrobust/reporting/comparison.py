@@ -30,7 +30,7 @@ _DROP, _BREAK = "drop since then", "\n"
 _GROWTH = slice(6, 8)
 """The columns that a narrow terminal leaves out."""
 _WIDE = 110
-"""Columns of a terminal from which none is left out."""
+"""The terminal width from which all columns are shown."""
 _ROWS = 40
 _IDS = 10
 _LEFT_OUT = 5
@@ -48,7 +48,7 @@ def write_comparison(directory: Path, comparison: Comparison) -> None:
 
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str:
-    """Returns the tables as text, worst first, with what they leave out below."""
+    """Returns the tables as text, worst first, followed by what they leave out."""
     from rich.markup import escape
 
     buffer = io.StringIO()
@@ -73,7 +73,7 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """Returns the comparison in Markdown: sweeps, cells worst first, the samples that changed, and what was left out."""
+    """Returns the comparison in Markdown: sweeps, cells worst first, changed samples, and what was left out."""
     shown = comparison.cells[:_ROWS]
     return render(
         MARKDOWN_FILE,
@@ -96,7 +96,7 @@ def _row(change: CellChange) -> tuple[str, ...]:
 
 
 def _fitting(columns: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Returns those columns of a row for which a terminal has room."""
+    """Returns the columns of a row that fit on the terminal."""
     return columns if width >= _WIDE else columns[: _GROWTH.start] + columns[_GROWTH.stop :]
 
 
@@ -106,7 +106,7 @@ def _sweep_row(change: SweepChange) -> tuple[str, ...]:
 
 
 def _below(comparison: Comparison) -> list[str]:
-    """Returns what the tables do not show: more cells, cells of one run only, and numbers that are undefined."""
+    """Returns what the tables do not show: more cells, cells in only one run, and undefined numbers."""
     hidden = len(comparison.cells) - _ROWS
     lines = [f"{quantity(hidden, 'more cell is', 'more cells are')} in {JSON_FILE}"] if hidden > 0 else []
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
@@ -150,7 +150,7 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[t
 
 
 def _style(drop: Estimate) -> str:
-    """A loss or gain that the interval shows has a colour, and so has an unknown one."""
+    """Losses and gains shown by the interval are coloured, and so are unknown values."""
     if math.isnan(drop.value) or drop.low > 0.0:
         return "red"
     return "green" if drop.high < 0.0 else ""

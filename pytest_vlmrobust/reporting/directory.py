@@ -1,4 +1,4 @@
-"""The directory of a report: it belongs to one run at a time, and holds nothing of an earlier one."""
+"""The directory of a report: it belongs to one run at a time and contains nothing of an earlier run."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ NAMES = (
     JOURNAL,
     DOCKET_FILE,
     EVIDENCE,
-    results.FILE_NAME,  # last: with it, the evidence is known to be that of a report
+    results.FILE_NAME,  # last: it marks the evidence as part of a report
 )
-"""The files of a report beside its manifest: what else is in the directory, but for ``FOLDERS``, belongs to the user."""
+"""The files of a report except its manifest; anything else in the directory, except ``FOLDERS``, belongs to the user."""
 FOLDERS = (POLICIES, BASELINE)
-"""The folders of a report, which is a run as well: what its verdicts were judged by."""
+"""The folders of a report, which is also a run: the inputs of its verdicts."""
 _OF_THE_RUN = (JOURNAL, DOCKET_FILE, EVIDENCE, *FOLDERS)
-"""What stays when a report is written again from the same records."""
+"""Files kept when a report is written again from the same records."""
 _LOCK = ".vlmrobust.lock"
 _UNFINISHED = ".vlm-report-"
-"""How the folder begins in which a report is written before it is put in its place."""
+"""Prefix of the temporary folder of an unfinished report."""
 
 
 @dataclass(frozen=True)
 class ReportDirectory:
-    """The directory of a report, as the run that owns it has it."""
+    """The directory of a report, held by the run that owns it."""
 
     path: Path
     run_id: str
@@ -62,12 +62,12 @@ class ReportDirectory:
 
     @classmethod
     def claim(cls, path: Path, run_id: str) -> Self:
-        """Makes the directory, takes it for a run, removes the files of an earlier report, and says INCOMPLETE there.
+        """Creates and locks the directory for a run, removes files of an earlier report, and writes INCOMPLETE.
 
-        The system frees the lock when its process ends, however that happens.
+        The system frees the lock when its process ends, even if it is killed.
 
         Raises:
-            UsageError: another run writes there, it is no place for a report, or it cannot be written.
+            UsageError: another run writes there, it cannot hold a report, or it is not writable.
         """
         from filelock import FileLock, Timeout
 
@@ -108,11 +108,11 @@ class ReportDirectory:
             shutil.rmtree(folder, ignore_errors=not folder.exists())
 
     def put(self, write: Callable[[Path], Sequence[Path]], *, as_far_as_written: bool) -> list[Path]:
-        """Writes a report in place of an earlier one of this run, and returns its files.
+        """Writes a report, replacing an earlier one of this run, and returns its files.
 
         Args:
-            write: writes it into a folder, and returns the files.
-            as_far_as_written: whether the files that could be written are put there where others could not.
+            write: writes it into a folder and returns the files.
+            as_far_as_written: whether written files are kept if others fail.
         """
         with self._unfinished() as folder:
             try:
@@ -133,7 +133,7 @@ class ReportDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _replace(self, folder: Path) -> list[Path]:
-        """Puts the files of a folder here, and removes those of an earlier report that it lacks, but for the run's own."""
+        """Moves the files of a folder here and removes other files of an earlier report, except those of the run."""
         for name in FOLDERS:
             if (folder / name).is_dir():
                 shutil.rmtree(self.path / name, ignore_errors=True)
@@ -150,10 +150,10 @@ class ReportDirectory:
 
 
 def _refuse_other_places(path: Path, named: str) -> None:
-    """Refuses a directory whose files must not be replaced by those of a report.
+    """Refuses a directory whose files a report must not replace.
 
     Raises:
-        UsageError: a run, a store, or files of the user with these names are kept there.
+        UsageError: it contains a run, a store, or user files with these names.
     """
     if path.is_file():
         raise UsageError(f"{named} is a file. Name a directory")
@@ -179,7 +179,7 @@ def _is_of_a_report(path: Path) -> bool:
 
 
 def _owner(path: Path) -> str:
-    """Returns the run that has the directory, for a message."""
+    """Returns the run that owns the directory, for a message."""
     try:
         manifest = read_manifest(path)
         owner = manifest["owner"]

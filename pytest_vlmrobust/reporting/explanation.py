@@ -18,7 +18,7 @@ _MOST = 5
 
 
 def explain(record: Record, again: str = "") -> str:
-    """Returns the failure message of a test, or what it says where nothing failed."""
+    """Returns the failure message of a test, or its summary if it did not fail."""
     lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
     lines.append(_line("answers", _answers(record)))
     lines += [_line("unread", on_one_line(why, None)) for measure in record.measures if (why := _why_unread(measure))]
@@ -29,7 +29,7 @@ def explain(record: Record, again: str = "") -> str:
 
 
 def _answers(record: Record) -> str:
-    """Returns how many answers the test rests on, those of all its cells, and what became of them; the parts add up."""
+    """Returns the number of answers of the test over all its cells, by state."""
     unread = record.n_unparsed + record.n_refused + record.n_guessed + record.n_errors
     parts = [f"{record.n_requested - unread} read", f"{record.n_unparsed} unparsed", quantity(record.n_errors, "error")]
     parts += [f"{record.n_refused} refused"] if record.n_refused else []
@@ -38,7 +38,7 @@ def _answers(record: Record) -> str:
 
 
 def _why_unread(measure: Measure) -> str:
-    """Returns which rule left most answers unread, and what to do, as the budget of unread answers says it."""
+    """Returns the rule that left most answers unread and what to do, from the reason of the budget."""
     return measure.reason.partition(f"; {MOST_OFTEN}")[2] if measure.metric == "unparsed_rate" else ""
 
 
@@ -104,30 +104,30 @@ _SHOWN = frozenset(
         *("--log-cli-level", "--log-disable", "--log-file", "--log-file-level", "--log-level"),
     ]
 )
-"""Options of pytest whose values are shown, as those of the gate are; that of any other one may be a password."""
+"""Options of pytest whose values may be shown, like those of the gate; other values may be passwords."""
 _LETTERS = frozenset("dflqsvx")
-"""Options of one letter and without a value, which may stand together."""
+"""One-letter options without a value, which may be combined."""
 _INI = ("-o", "--override-ini")
 _HIDDEN = "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How pytest was called: what a command line needs that runs some of the same tests again."""
+    """The command line of pytest, for commands that rerun tests."""
 
     options: tuple[str, ...] = ()
-    """The words after ``pytest`` that are no paths, without those that chose tests or wrote reports.
+    """The arguments of ``pytest`` that are not paths, without those that select tests or write reports.
 
-    The values of options that neither the gate nor pytest has are left out: that of another plugin may be a password."""
+    Values of options of other plugins are left out, because they may be passwords."""
     paths: tuple[str, ...] = ()
     """The paths and test ids."""
     root: Path = Path()
-    """The directory that node ids start from, seen from one that holds both it and ``here``."""
+    """The root directory of node ids, relative to a common parent with ``here``."""
     here: Path = Path()
-    """The directory where pytest was called, likewise."""
+    """The working directory of pytest, relative to the same parent."""
 
     def for_test(self, nodeid: str) -> str:
-        """Returns the command line that runs one test again; empty for no node id."""
+        """Returns the command line that reruns a test; empty without a node id."""
         if not nodeid:
             return ""
         file, separator, test = nodeid.partition("::")
@@ -144,19 +144,19 @@ class Command:
 
     @classmethod
     def of(cls, words: Sequence[str | os.PathLike[str]], positional: Sequence[str], root: Path, here: Path) -> Command:
-        """Returns how pytest was called, without what chose tests, what a second run would write over, and what may be secret.
+        """Returns the command line without test selections, output files of the run, and possible secrets.
 
         Args:
-            words: what stood after ``pytest``.
-            positional: which of them pytest took for paths and test ids, in their order.
-            root: the directory that node ids start from.
-            here: the directory where pytest was called.
+            words: the arguments of ``pytest``.
+            positional: the arguments that pytest took as paths and test ids, in order.
+            root: the root directory of node ids.
+            here: the working directory of pytest.
         """
         return cls(*_split(words, positional), *_seen_from_both(root, here))
 
     @classmethod
     def read(cls, data: object) -> Command | None:
-        """Returns the command that a manifest holds; ``None`` in place of anything else."""
+        """Returns the command in a manifest; ``None`` for anything else."""
         try:
             return from_plain(data, cls) if data else None
         except TypeError:
@@ -164,7 +164,7 @@ class Command:
 
 
 def _seen_from_both(first: Path, second: Path) -> tuple[Path, Path]:
-    """Returns two directories as they are seen from the nearest one that holds both, so that no report says where that is.
+    """Returns two directories relative to their nearest common parent, so that reports do not reveal it.
 
     >>> [str(path) for path in _seen_from_both(Path("/home/me/gate"), Path("/home/me/gate/suites"))]
     ['.', 'suites']
@@ -174,7 +174,7 @@ def _seen_from_both(first: Path, second: Path) -> tuple[Path, Path]:
 
 
 def _split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the options among the words of a command line, and its paths and test ids."""
+    """Splits the words of a command line into options and positional arguments."""
     options: list[str] = []
     rest, name = list(positional), ""
     for word in _kept_words(iter(map(str, words))):

@@ -1,4 +1,4 @@
-"""Facts about a run beside its records, and how its manifest is read: a file, which may hold anything."""
+"""Facts about a run that are not in its records, and the tolerant reader of its manifest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .explanation import Command
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Returns a JSON object of a manifest, which is a file and may hold anything; an empty one in place of anything else."""
+    """Returns a JSON object of a manifest; an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def objects(value: object) -> list[Mapping[str, Any]]:
-    """Returns the objects of a JSON list; none in place of anything else."""
+    """Returns the objects of a JSON list; empty for anything else."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
@@ -54,33 +54,33 @@ def value_text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts(RunScope):
-    """What is known about a run beside its records: what its decision depends on, and what reports show."""
+    """Facts about a run that are not in its records: inputs of its decision, and content of reports."""
 
     policies: Mapping[str, str] = field(default_factory=dict)
     """Model to the files and the hash of its policy."""
     warnings: Sequence[str] = ()
     allowances: Sequence[Allowance] = ()
-    """What the run did not do or show, and a line of a policy lets pass."""
+    """What the run did not do or show, although a line of a policy allows it."""
     pictures: Path | None = None
-    """The folder of thumbnails that examples name; ``None`` where there is none."""
+    """The folder of thumbnails; ``None`` without one."""
     origins: Mapping[str, object] = field(default_factory=dict)
-    """What determined the run as far as it was known when it began; for reports that are made without a manifest."""
+    """The facts that determined the run and were known at its start, for reports without a manifest."""
     repeatability: Sequence[Repeatability] = ()
-    """What was found when some of the answers were asked for again; nothing where none were."""
+    """The repeatability of answers; empty if none was repeated."""
     spending: Sequence[Spending] = ()
-    """What the answers of each model took that were not in the store; nothing where all were."""
+    """The spending for new answers of each model; empty if all were cached."""
     command: Command | None = None
-    """How pytest was called; ``None`` if unknown."""
+    """The command line of pytest; ``None`` if unknown."""
     kept: str = "results.json"
     """The file that holds the records that a screen has no room for."""
     directory: str = ""
-    """The directory of the run, as it is named where pytest was called; empty where nobody knows."""
+    """The directory of the run, relative to the working directory of pytest; empty if unknown."""
     report: str = ""
-    """Its page of HTML, likewise; empty where none was asked for."""
+    """Its HTML page, likewise; empty if not requested."""
     gates: Sequence[GateCount] = ()
-    """How often the questions of the run have decided gates; nothing where this one decided nothing."""
+    """The gate counts of the run's questions; empty if this run decided nothing."""
     ranking: Ranking | None = None
-    """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
+    """The ranking of the run's models; ``None`` for a single model, or without a ranking criterion."""
 
     def with_ranking(self, ranking: Ranking | None, problem: str) -> RunFacts:
         """Returns the facts with the models side by side, or with a warning that says why they are not."""
@@ -88,26 +88,26 @@ class RunFacts(RunScope):
 
 
 def policy_replacements(origins: Mapping[str, object]) -> list[str]:
-    """Returns what later thresholds files do to earlier ones beside tightening them, a sentence for each model and change."""
+    """Returns a sentence for each change by later thresholds files other than tightening, by model."""
     policies = origins.get("policies")
     known = policies.items() if isinstance(policies, Mapping) else ()
     return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replacements_in(policy)]
 
 
 def purposes(origins: Mapping[str, object], model: str = "") -> list[str]:
-    """Returns what the policies of a run are for that are no release policies; of one model where one is named."""
+    """Returns the purposes of a run's policies that are not release policies; for a single model if given."""
     policies = mapping(origins.get("policies")).items()
     named = [mapping(policy).get("purpose") for name, policy in policies if model in ("", name)]
     return list(dict.fromkeys(str(purpose) for purpose in named if purpose))
 
 
 def replacements_in(policy: object) -> list[str]:
-    """Returns what the manifest says about a policy that later files replace; empty for malformed entries."""
+    """Returns the replacements of a policy in the manifest; empty for malformed entries."""
     sentences = policy.get("replaced") if isinstance(policy, Mapping) else None
     return list(map(str, sentences)) if isinstance(sentences, list | tuple) else []
 
 
 def ci_variables(origins: Mapping[str, object]) -> dict[str, str]:
-    """Returns what the manifest of a run says about the job that made it, by the names of variables; empty elsewhere."""
+    """Returns the CI variables in the manifest of a run; empty outside CI."""
     known = origins.get("ci")
     return {str(name): str(value) for name, value in known.items()} if isinstance(known, Mapping) else {}

@@ -37,9 +37,9 @@ REPORT = "report.html"
 
 
 def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] | None) -> list[Path]:
-    """Writes the report into ``directory``, which is created, and returns its files; each replaces the old one in one step.
+    """Writes the report into ``directory``, which is created, and returns its files; each is replaced atomically.
 
-    Without a manifest (a report made again from a journal) an existing one is left as it is.
+    Without a manifest (a report made again from a journal) an existing manifest is unchanged.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if manifest is not None:
@@ -65,12 +65,12 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
 
 
 _STORE = Path("..", "..")
-"""From a run's directory to its store, where its manifest does not say: that of a run kept elsewhere does."""
+"""The default path from a run's directory to its store; the manifest has it for a run kept elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a run left: of a test that ran again, the last record."""
+    """The files of a run; a repeated test has its last record."""
 
     directory: Path
     records: tuple[Record, ...]
@@ -79,7 +79,7 @@ class RunFiles:
 
     @property
     def view(self) -> RunView:
-        """What reports say of it."""
+        """Its view for reports."""
         return RunView(self.records, self.facts)
 
     @property
@@ -94,7 +94,7 @@ class RunFiles:
 
     @property
     def unrecorded(self) -> int:
-        """How many tests left no record, as the run said when it was over; of a killed one, as many as are missing."""
+        """The number of tests without a record, as recorded at the end of the run, or as missing from a killed run."""
         return int(self.manifest.get("missing", self.facts.missing(self.records)))
 
     @property
@@ -139,9 +139,9 @@ def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
 
 
 def _with_fingerprints(manifest: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
-    """Returns the manifest with what the evidence says of each model, which tells the weights of one without a revision.
+    """Returns the manifest with the fingerprint of each model from the evidence, which identifies weights without a revision.
 
-    Without evidence that can be read it stays as it is: a report says then that nothing is recorded.
+    Without readable evidence it is unchanged, and the report says that nothing is recorded.
     """
     if not (directory / EVIDENCE).is_file():
         return manifest
@@ -155,16 +155,16 @@ def _with_fingerprints(manifest: Mapping[str, Any], directory: Path) -> Mapping[
     return {**manifest, "models": {name: {**mapping(origin), **known[name]} for name, origin in models.items()}}
 
 
-# What GitHub Actions shows: the summary on the page of a job, and annotations beside the lines of thresholds files.
+# GitHub Actions: the job summary, and annotations at the lines of thresholds files.
 
 
 _ANNOTATIONS = 10
-"""Annotations of a kind that GitHub shows of one step."""
+"""The most annotations of a kind that GitHub shows per step."""
 _PLACE = re.compile(r"\(rule [^,()]+, (?P<file>[^()]+):(?P<line>\d+)\)")
 
 
 def annotation_lines(view: RunView, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Returns workflow commands that annotate the decision and the worst tests; none outside of GitHub Actions."""
+    """Returns workflow commands that annotate the decision and the worst tests; empty outside GitHub Actions."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
     kind = {Decision.GO: "notice", Decision.INCONCLUSIVE: "warning"}.get(view.decision, "error")
@@ -188,7 +188,7 @@ def _annotation(kind: str, title: str, text: str, place: Mapping[str, str]) -> s
 
 
 def _github(text: str) -> str:
-    """Returns text as a workflow command may hold it: on one line, and with its percent signs spelled."""
+    """Returns text for a workflow command: on one line, with escaped percent signs."""
     return on_one_line(text).replace("%", "%25")
 
 

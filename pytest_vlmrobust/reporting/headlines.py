@@ -1,4 +1,4 @@
-"""Headlines: the key numbers of each model and dataset of a run, as a page in a terminal and a list of runs show them."""
+"""Headlines: the key numbers of each model and dataset of a run, for the end page and the list of runs."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _OTHER_SUITES = ("patches", "ladder", "directional")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One key number: what it is called, and how it is shown."""
+    """A key number: its name and text."""
 
     name: str
     text: str
     interval: str = ""
-    """Its interval, in the unit of ``text``; empty where there is none."""
+    """Its interval, in the unit of ``text``; empty if none."""
     aside: str = ""
-    """What stands behind it in brackets: the setting of the worst drop."""
+    """Its addition in brackets: the setting of the worst drop."""
     by_value: bool = False
-    """Whether its verdict is about the value alone, which a mark behind it says."""
+    """Whether its verdict is by value, shown by a mark."""
 
     @property
     def marked(self) -> str:
-        """Its text, with a mark where its verdict is about the value alone; :func:`legend` says what marks mean."""
+        """Its text, with a mark if its verdict is by value; :func:`legend` explains marks."""
         return f"{self.text}{BY_VALUE_MARK}" if self.by_value else self.text
 
     def shown(self, *, intervals: bool) -> str:
-        """Returns it as a reader sees it, with its interval where there is room for one."""
+        """Returns it for display, with its interval if requested."""
         parts = [self.name, self.marked, self.interval if intervals else "", f"({self.aside})" if self.aside else ""]
         return " ".join(filter(None, parts))
 
 
 @dataclass(slots=True)
 class Headline:
-    """What was measured about one model on one dataset, or on one collection of identities."""
+    """The key measurements of a model on a dataset or a collection of identities."""
 
     model: str
     dataset: str
@@ -58,7 +58,7 @@ class Headline:
 
     @property
     def numbers(self) -> list[Number]:
-        """Its key numbers, in the order of the suites; what was not measured is left out."""
+        """Its key numbers, in the order of the suites; unmeasured ones are left out."""
         return [*self._corruptions(), *self._patches(), *self._resolutions(), *self._tasks()]
 
     def _corruptions(self) -> Iterable[Number]:
@@ -76,7 +76,7 @@ class Headline:
         yield from (one for one in severe if not one.text.startswith(PARTIAL_MARK))
 
     def _worst(self, cells: Iterable[Record]) -> Iterable[Number]:
-        """Yields the worst drop where it has a verdict or rests on all answers: the largest of 133 small samples is too large."""
+        """Yields the worst drop if it has a verdict or uses all answers: the largest drop of 133 small samples is too high."""
         judged = [record for record in self.records if record.metric == "worst_case_drop" and not record.task]
         if not any(record.n_samples and record.outcome is Outcome.MEASURED for record in judged):
             yield from list(self._summary("worst", "worst_case_drop", "pp", cells)) or _worst_of(cells)
@@ -103,13 +103,13 @@ class Headline:
             yield Number("cannot do:", f"{', '.join(unasked)} (skipped)")
 
     def _summary(self, name: str, metric: str, unit: str, cells: Iterable[Record] = ()) -> Iterable[Number]:
-        """Yields a summary metric over all settings; with the setting that has its value, where ``cells`` holds one."""
+        """Yields a summary metric over all settings, with the setting of its value if in ``cells``."""
         for record in [record for record in self.records if record.metric == metric and not record.task][:1]:
             yield from _number(name, record, metric, unit, cells)
 
 
 def headlines(records: Iterable[Record]) -> list[Headline]:
-    """Returns the headlines of a run, in the order in which their first test ended; those without a number are left out."""
+    """Returns the headlines of a run with numbers, in the order of their first results."""
     by_key: dict[tuple[str, str], Headline] = {}
     for record in records:
         if not record.is_gated or record.test == FAMILY or not record.model:
@@ -120,7 +120,7 @@ def headlines(records: Iterable[Record]) -> list[Headline]:
 
 
 def legend(numbers: Iterable[Number]) -> str:
-    """Returns what the marks of these numbers mean, on one line; empty where none has one."""
+    """Returns the legend of the marks of these numbers; empty without marks."""
     shown = list(numbers)
     told = {
         f"{PARTIAL_MARK} {PARTIAL}": any(one.text.startswith(PARTIAL_MARK) for one in shown),
@@ -146,7 +146,7 @@ def _number(name: str, record: Record, metric: str, unit: str, cells: Iterable[R
 
 
 def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
-    """Yields the largest drop of several settings that were measured alone, where no test asked for the metric of all of them."""
+    """Yields the largest drop of several cells, if no test measured the summary metric."""
     drops = [
         (measure.value, cell)
         for cell in cells
@@ -160,6 +160,6 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
 
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:
-    """Returns the setting whose cell measured this drop; empty where none did, as where a summary rests on other answers."""
+    """Returns the setting whose cell has this drop; empty if none, for example if a summary uses other answers."""
     drops = ((cell.setting, cell.measure_of("accuracy_drop")) for cell in cells)
     return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < ROUNDING), "")

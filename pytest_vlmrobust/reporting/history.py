@@ -1,7 +1,7 @@
-"""History: a metric of several runs, each as a point in its interval, and where its value is shown to have changed.
+"""History: a metric over several runs, each with its interval, and the changes that are shown.
 
-A change is shown between two runs whose intervals, made wide enough for all of them to hold together, have nothing in common.
-Without a change all of them hold the one true value but for the declared risk, whether or not the runs asked the same samples.
+A change is shown between two runs whose intervals, widened to hold simultaneously, are disjoint.
+Without a change, all intervals contain the true value except with the declared risk, whether or not the runs share samples.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _NARROWEST = 20
 
 
 RISK = 0.05
-"""How probable it is at most that a change is shown in a history without one."""
+"""The largest probability of a false change in a history."""
 _LEVEL = 0.90
 """The two-sided level of the intervals of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one run measured."""
+    """The measurement of a run."""
 
     run: str
     decision: str
@@ -37,26 +37,26 @@ class Point:
     n_samples: int = 0
     """Of a test that stopped early, the answers that it could have asked for; 0 of any other."""
     gate: int = 0
-    """How many gates its questions had decided by then, this one included; 0 if unknown."""
+    """The number of gates on its questions so far, including this one; 0 if unknown."""
 
     @property
     def verdict(self) -> str:
-        """The decision, and how many gates its questions had decided by then."""
+        """The decision, and the number of gates on its questions so far."""
         return f"{self.decision}, gate {self.gate}" if self.gate else self.decision
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """The finite ones of its value and the ends of its interval."""
+        """Its value and the ends of its interval, if finite."""
         return tuple(filter(math.isfinite, (self.measure.value, self.measure.low, self.measure.high)))
 
     @property
     def has_interval(self) -> bool:
-        """Whether its value has an interval: not where its test stopped early."""
+        """Whether its value has an interval: not if its test stopped early."""
         return len(self.ends) == 3
 
     @property
     def told(self) -> str:
-        """Its value with its interval, and a mark where its test stopped early."""
+        """Its value with its interval, and a mark if its test stopped early."""
         part = PARTIAL_MARK if self.n_samples else ""
         return f"{part}{self.measure.shown} {interval(self.measure.low, self.measure.high, self.measure.unit)}".rstrip()
 
@@ -82,7 +82,7 @@ def points_of(
     digests: Mapping[str, str],
     gates: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Point]:
-    """Returns what a run measured by a metric, by the id of the model, the dataset and what it was taken over.
+    """Returns a metric's measurements of a run, by model, dataset and split.
 
     ``setting`` is that of the cell, of metrics of cells; ``gates`` has the number of the gate by model and dataset.
     """
@@ -98,11 +98,11 @@ def points_of(
 
 
 def stretch(runs: int) -> float:
-    """Returns how many times as far the ends of 90 % intervals have to stand from their values for all runs to hold together.
+    """Returns the factor that widens 90 % intervals so that those of all runs hold simultaneously (Bonferroni).
 
-    Each end may then miss with a probability of ``RISK / (2 runs)``. Where the probability of a result as extreme, as a function
-    of the true value, is log-concave and at least one half at the value that was seen, as for a share of right answers (Clopper
-    and Pearson), ``log(RISK / runs) / log(0.10)`` is enough; ends by a normal distribution would need less.
+    Each end may then miss with a probability of ``RISK / (2 runs)``. If the probability of a result as extreme, as a function
+    of the true value, is log-concave and at least one half at the observed value, as for a share of right answers (Clopper
+    and Pearson), ``log(RISK / runs) / log(0.10)`` is enough; normal intervals would need less.
 
     >>> round(stretch(2), 3), round(stretch(20), 3)
     (1.602, 2.602)
@@ -111,14 +111,14 @@ def stretch(runs: int) -> float:
 
 
 def changes(points: Sequence[Point]) -> list[Change]:
-    """Returns the changes that the intervals show, the earliest first: as few as can explain them.
+    """Returns the fewest changes that explain the intervals, earliest first.
 
     The points are of one series, the oldest first; those without an interval show nothing.
     """
     known = [point for point in points if point.has_interval]
     found: list[Change] = []
-    lowest: Point | None = None  # of the runs since the last change, the one whose upper end is the lowest
-    highest: Point | None = None  # and the one whose lower end is the highest; of equal ones the latest
+    lowest: Point | None = None  # the run since the last change with the lowest upper end
+    highest: Point | None = None  # and the run with the highest lower end; the latest of ties
     for point in known:
         low, high = _ends(point, len(known))
         if lowest is not None and low > _ends(lowest, len(known))[1]:
@@ -135,13 +135,13 @@ def changes(points: Sequence[Point]) -> list[Change]:
 
 
 def _ends(point: Point, runs: int) -> tuple[float, float]:
-    """Returns the ends of an interval that holds together with those of all runs."""
+    """Returns the ends of a run's simultaneous interval."""
     value, factor = point.measure.value, max(1.0, stretch(runs))
     return value - factor * (value - point.measure.low), value + factor * (point.measure.high - value)
 
 
 def change_lines(points: Sequence[Point]) -> list[str]:
-    """Returns what a series says about changes, a sentence for each: which are shown, at which risk, and what none shows.
+    """Returns a sentence for each shown change with its risk, or that none is shown.
 
     The points are of one series, the oldest first.
     """
@@ -159,7 +159,7 @@ def change_lines(points: Sequence[Point]) -> list[str]:
 
 
 def render_history(title: str, points: Sequence[Point], width: int) -> str:
-    """Returns a series: what it is about, a line for each run with its value drawn in its interval, the scale, and what changed.
+    """Returns a series as text: its title, a line for each run with its value and interval, the scale, and changes.
 
     The points are one of each run, the newest first.
     """
@@ -180,7 +180,7 @@ def render_history(title: str, points: Sequence[Point], width: int) -> str:
 
 
 def _drawing(measure: Measure, low: float, high: float, room: int) -> str:
-    """Returns ``|---*--|`` on a scale; nothing of what is undefined."""
+    """Returns ``|---*--|`` on a scale; empty for undefined values."""
     if not math.isfinite(measure.value):
         return ""
 

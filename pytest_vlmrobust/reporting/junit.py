@@ -1,4 +1,4 @@
-"""JUnit from records: what pytest writes about gated tests, also for a run that was killed before pytest wrote anything."""
+"""JUnit from records: as pytest writes it for gated tests, also for a run that was killed before pytest wrote it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\u007e\u0080-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, and the delete character, which pytest spells out as well."""
+"""Characters not allowed in XML 1.0, and the delete character, which pytest also escapes."""
 _RAISED = {Outcome.FAIL: "pytest_vlmrobust.ThresholdExceeded", Outcome.INCONCLUSIVE: "pytest_vlmrobust.NotDecided"}
 _OF_SUITE = ".//testsuite/properties/property"
 _KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
@@ -35,9 +35,9 @@ _PLAIN = "vlm_junit_plain"
 
 
 def properties(record: Record) -> list[tuple[str, str]]:
-    """Returns the properties of one test case; numbers that are undefined are left out, never written as NaN.
+    """Returns the properties of a test case; undefined numbers are left out, never written as NaN.
 
-    Names are such as XML can hold: pytest, which writes them too, spells out values alone.
+    Names are valid in XML, because pytest only escapes values.
     """
     values = {
         "vlm.cell": record.id,
@@ -76,7 +76,7 @@ def properties(record: Record) -> list[tuple[str, str]]:
 
 
 def suite_properties(view: RunView) -> dict[str, str]:
-    """Returns what the suite element says about the whole run, by names such as XML can hold."""
+    """Returns the properties of the suite element, with names valid in XML."""
     records, facts = view.records, view.facts
     origins: Mapping[str, Any] = facts.origins
     policies = origins.get("policies", {})
@@ -117,19 +117,19 @@ def suite_properties(view: RunView) -> dict[str, str]:
 
 
 def runs_in(path: Path) -> set[str]:
-    """Returns the runs that a JUnit file says it is of; none where something took the properties of its suites out.
+    """Returns the runs named in a JUnit file; empty if its suite properties were removed.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no XML.
+        ValueError: it is not XML.
     """
     return {str(one.get("value")) for one in _parse(path).iterfind(_OF_SUITE) if one.get("name") == "vlm.run"}
 
 
 def decision_cases(view: RunView) -> list[ET.Element]:
-    """Returns a test case with the decision about each model, and about each judged family of models.
+    """Returns a test case with the decision about each model and each judged family of models.
 
-    Many readers show test cases and nothing else: without it, a run that is not GO looks as if all had passed.
+    Many readers only show test cases; without it, a run that is not GO looks as if all had passed.
     """
     cases = []
     kinds = {**_KIND_OF, **({Decision.INCONCLUSIVE: "failure"} if _is_set(view.facts.origins, "vlm_junit_strict") else {})}
@@ -154,7 +154,7 @@ def correct(path: Path, view: RunView) -> None:
 
     Raises:
         OSError: it cannot be read or written.
-        ValueError: it is no XML.
+        ValueError: it is not XML.
     """
     tree = _parse(path)
     for node in tree.iterfind(".//testsuite"):
@@ -201,7 +201,7 @@ def _not_shown(record: Record) -> list[str]:
 
 
 def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
-    """Returns the properties of the answers about a dataset that were asked for twice."""
+    """Returns the properties of a dataset's repeated answers."""
     name = f"vlm.aa.{repeat.model}-{repeat.dataset}"
     if repeat.problem:
         return {f"{name}.problem": repeat.problem}
@@ -213,9 +213,9 @@ def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
 
 
 def junit_xml(view: RunView) -> str:
-    """Returns a JUnit file; the same records give the same text, for it says nothing about when and where.
+    """Returns a JUnit file; equal records give equal text, without time and host.
 
-    Tests that were to run and left no record are errors.
+    Selected tests without a record are errors.
     """
     plain, records = _is_set(view.facts.origins, _PLAIN), view.records
     tests = {test.record.key: test for test in view.tests}
@@ -266,7 +266,7 @@ def names_of(nodeid: str) -> tuple[str, str]:
 
 
 def _case(test: ViewedTest, beside: Record | None, *, plain: bool) -> ET.Element:
-    """Returns the case of a gated test, with what failed in it beside its verdict."""
+    """Returns the case of a gated test, with failures other than its verdict."""
     record = test.record
     node = _named_case(*names_of(record.key), record.seconds)
     if not plain:

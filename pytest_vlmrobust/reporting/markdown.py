@@ -28,7 +28,7 @@ _MOST = 40
 """Tests in the table of a summary."""
 _HARDEST = 5
 SHORT = 300
-"""Characters of a name or a reason where there is little room."""
+"""The most characters of a name or reason in little room."""
 _BREACHES = (Outcome.FAIL, Outcome.ERROR, Outcome.WAIVED)
 _OBEYED = re.compile(
     r"""(?P<interval>\[-?\d[\d.]*,[ ]-?\d[\d.]*\](?![\[(:]))  # an interval, unless it could be the name of a link
@@ -43,7 +43,7 @@ _NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def summary(view: RunView) -> str:
-    """Returns the decision, the counts, what limits the evidence, and a table of the tests, worst first."""
+    """Returns the decision, the counts, the limits of the evidence, and a table of the tests, worst first."""
     rows = [(_verdict(test), code(test.record.id), *test.row) for test in view.tests[:_MOST]]
     repeats = view.facts.repeatability
     metrics = list(dict.fromkeys(metric for repeat in repeats for metric, _, _ in noise_by_metric(repeat)))
@@ -61,7 +61,7 @@ def summary(view: RunView) -> str:
 
 
 def model_card(view: RunView) -> str:
-    """Returns what was gated and decided, the key numbers with their intervals, evidence for reviewers, and limits."""
+    """Returns the subject, the decision, key numbers with intervals, evidence for reviewers, and limits."""
     names = dict.fromkeys([*(record.model for record in view.records if record.model), *view.several])
     return render(
         MODEL_CARD,
@@ -87,7 +87,7 @@ def _noise_row(repeat: Repeatability, metrics: Sequence[str]) -> list[str]:
 
 
 def _model(view: RunView, name: str) -> Mapping[str, Any]:
-    """Returns what the card says of one model: tests in the order in which they ended."""
+    """Returns the card's content for a model, with tests in order of their ends."""
     tests = {test.record.key: test for test in view.tests if test.record.model == name}
     ended = [tests[record.key] for record in view.records if record.key in tests]
     return {
@@ -101,7 +101,7 @@ def _model(view: RunView, name: str) -> Mapping[str, Any]:
 
 
 def _number(test: ViewedTest) -> Measure | None:
-    """Returns the number of a summary metric, or of a cell the accuracy on images as they are, or without any."""
+    """Returns the value of a summary metric, or the accuracy of a cell with clean images or without images."""
     record = test.record
     metric = record.metric or ("accuracy" if record.setting in (CLEAN_NAME, NO_IMAGE_NAME) else "")
     if not metric or (record.deciding is Outcome.MEASURED and record.not_asked):
@@ -131,7 +131,7 @@ def _called(test: ViewedTest, measure: Measure) -> str:
 
 
 def _decided_by(test: ViewedTest) -> str:
-    """Returns the measure that a verdict comes from, with its bound; empty where no rule judged."""
+    """Returns the deciding measure with its bound; empty without a rule."""
     measure = test.measure
     if measure is None or test.record.outcome is Outcome.MEASURED or measure.outcome is not test.record.outcome:
         return ""
@@ -159,7 +159,7 @@ def _broken(tests: Sequence[ViewedTest]) -> list[tuple[str, str]]:
 
 
 def render(template: str, **about: Any) -> str:
-    """Returns what a template of this package says about something."""
+    """Renders a template of this package."""
     return _environment().get_template(template).render(about).rstrip("\n") + "\n"
 
 
@@ -190,10 +190,10 @@ def _address(url: str) -> Markup:
 
 
 def inert(value: object) -> Markup:
-    r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
+    r"""Returns text on one line that contains no Markdown, HTML, mention or end of a cell.
 
-    Invisible characters are spelled out; markup becomes character references, which Markdown shows as the character and never
-    interprets. Intervals stay: two numbers in brackets mean nothing in Markdown. So does text that is marked as safe.
+    Invisible characters are escaped; markup becomes character references, which Markdown displays but never
+    interprets. Intervals stay, because two numbers in brackets mean nothing in Markdown. So does text marked as safe.
 
     >>> print(inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all"))
     a\|b c &lt;i> &#91;x&#93;(http://y) in [0.1, 0.2] @&#8203;all
@@ -203,7 +203,7 @@ def inert(value: object) -> Markup:
 
 
 def code(text: str) -> Markup:
-    r"""Returns text as code in Markdown, where nothing is interpreted, between more backticks than it holds in a row.
+    r"""Returns text as Markdown code, between more backticks than it contains in a row.
 
     >>> print(code("a|b"), code("a`b"))
     `a\|b` ``a`b``
@@ -221,5 +221,5 @@ def _escape_match(match: re.Match[str]) -> str:
     if text == "|":
         return "\\|"
     if text == "@":
-        return "@&#8203;"  # GitHub looks for mentions in what a page shows: a blank of no width parts the sign from the name
+        return "@&#8203;"  # GitHub finds mentions in rendered text, so a zero-width blank separates the sign from the name
     return "".join(_NAMED.get(char, f"&#{ord(char)};") for char in text)

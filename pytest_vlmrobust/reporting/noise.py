@@ -1,4 +1,4 @@
-"""Noise: what answers that were asked for twice say (A/A), beside the thresholds."""
+"""Noise: the result of repeated answers (A/A) compared with the thresholds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_vlmrobust.store.repeatability import Repeatability
 
 
 def noise_lines(repeat: Repeatability) -> list[str]:
-    """Returns the lines about answers that were asked for twice: how many flipped, the noise, and the thresholds."""
+    """Returns the lines about repeated answers: flips, noise, and thresholds."""
     name = f"A/A {repeat.model}-{repeat.dataset}:"
     if not repeat.measured:
         return [f"{name} not measured: {why_unmeasured(repeat)}"]
@@ -26,13 +26,13 @@ def noise_lines(repeat: Repeatability) -> list[str]:
 
 
 def noise_by_metric(repeat: Repeatability) -> list[tuple[str, float, float]]:
-    """Returns each metric with its noise, measured and at most; what moves least comes first, however a file ordered them."""
+    """Returns each metric with its measured and largest noise, smallest first."""
     moves = [(metric, value, repeat.noise_high[metric]) for metric, value in repeat.noise.items()]
     return sorted(moves, key=lambda move: (move[2], move[0]))
 
 
 def why_unmeasured(repeat: Repeatability) -> str:
-    """Returns why nothing is known about the noise; an empty string where something is."""
+    """Returns why the noise is unknown; empty if it is known."""
     if repeat.measured:
         return ""
     return repeat.problem or f"no answer could be asked for again ({quantity(repeat.failed, 'inference')} failed)"

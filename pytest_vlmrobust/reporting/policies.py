@@ -1,4 +1,4 @@
-"""Policies: the rules and waivers as they were applied, from records, with what the manifest says about them."""
+"""Policies: the applied rules and waivers from records, with details from the manifest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Ruled: TypeAlias = tuple[Record, Measure]
 
 @dataclass(frozen=True, slots=True)
 class OpenRule:
-    """A rule that would block and is not shown to hold by one test, and the test and the measure that it is about."""
+    """A blocking rule that a test does not show to hold, with the test and measure."""
 
     record: Record
     measure: Measure
@@ -31,10 +31,10 @@ class OpenRule:
 
 
 def open_rules(records: Iterable[Record]) -> list[list[OpenRule]]:
-    """Returns the rules that would block and are not shown to hold, a group for each rule of a model.
+    """Returns the blocking rules that are not shown to hold, grouped by rule and model.
 
-    Those that the samples do not decide come before those that did not apply, and what breaks its bound most likely comes first,
-    of the groups and in each of them.
+    Undecided rules come before rules that did not apply, and the most likely breach comes first,
+    among groups and within each.
     """
     groups: dict[tuple[str, str, bool], list[OpenRule]] = {}
     for record in records:
@@ -52,7 +52,7 @@ def _openness(one: OpenRule) -> tuple[bool, float, str]:
 
 @dataclass(slots=True)
 class RuleUse:
-    """A rule, and the verdicts that it gave; its reason and where its number is from, where the manifest has them."""
+    """A rule and its verdicts, with its reason and source of its number if in the manifest."""
 
     id: str
     metric: str = ""
@@ -84,22 +84,22 @@ class WaiverUse:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The policy of one model."""
+    """The policy of a model."""
 
     model: str
     sha256: str
     files: list[tuple[str, str]]
-    """Name and SHA-256 of each thresholds file; without the manifest one line, and no hash."""
+    """Name and SHA-256 of each thresholds file; without the manifest a line without a hash."""
     rules: list[RuleUse]
     waivers: list[WaiverUse]
     conditions: list[str]
-    """What GO requires of the run as a whole, and how many answers may fail."""
+    """Requirements of GO for the whole run, and the budgets."""
     replaced: list[str]
-    """What later files do to earlier ones beside tightening them, a sentence each."""
+    """Changes by later files other than tightening, a sentence each."""
 
 
 def applied_policies(records: Iterable[Record], facts: RunFacts) -> list[Applied]:
-    """Returns the policy of each model of a run, or family of models, that has records or stands in the manifest."""
+    """Returns the policy of each model or family of models in the records or the manifest."""
     known = mapping(facts.origins.get("policies"))
     by_model: dict[str, list[Record]] = {name: [] for name in (*known, *facts.policies)}
     for record in records:
@@ -130,7 +130,7 @@ def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapp
 def _rules(
     ruled: Iterable[_Ruled], open_groups: Iterable[Sequence[OpenRule]], entries: Iterable[Mapping[str, Any]]
 ) -> list[RuleUse]:
-    """Returns every rule that gave a verdict, and those of the manifest that gave none, worst first."""
+    """Returns every rule with verdicts, and the manifest's rules without any, worst first."""
     rules = {str(entry.get("id")): _known_rule(entry) for entry in entries}
     for _, measure in ruled:
         rule = rules.setdefault(measure.rule, RuleUse(measure.rule))
@@ -160,7 +160,7 @@ def _scope(entry: Mapping[str, Any]) -> str:
 
 
 def _waivers(ruled: Iterable[_Ruled], entries: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
-    """Returns every waiver that covered a test, and those of the manifest that covered none, most used first."""
+    """Returns every used waiver, and the manifest's unused waivers, most used first."""
     waivers = {str(entry.get("id")): _known_waiver(entry) for entry in entries}
     for record, measure in ruled:
         if measure.waiver:

@@ -23,7 +23,7 @@ _SCOPE = "of"
 
 
 def render_policy(policy: Policy, *, width: int, color: bool) -> str:
-    """Returns a policy as text: a line for each rule, a line for each waiver, and what else has to hold."""
+    """Returns a policy as text: a line for each rule and waiver, and its other requirements."""
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
     shared = _shared([*(rule.source for rule in policy.rules), *(waiver.source for waiver in policy.waivers)])
@@ -39,7 +39,7 @@ def render_policy(policy: Policy, *, width: int, color: bool) -> str:
 
 
 def _shared(sources: Sequence[str]) -> str:
-    """Returns the file, or else the folder, that all lines are in and no row needs to name; empty where there is none."""
+    """Returns the file or folder common to all lines, which rows need not name; empty if none."""
     for sign in ":/":
         places = {found + sign if found else "" for found in (source.rpartition(sign)[0] for source in sources)}
         if len(places) == 1:
@@ -80,7 +80,7 @@ def _waivers(policy: Policy, shared: str, width: int) -> Table:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Returns a table in which, where there is room for it, only scopes take several rows: they break between words."""
+    """Returns a table in which only scopes are wrapped, if there is room."""
     from rich.cells import cell_len
     from rich.table import Table
 

@@ -38,7 +38,7 @@ def write_ranking(directory: Path, ranking: Ranking) -> None:
 
 
 def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
-    """Returns the tables as text, the best model of each first, with what limits them below."""
+    """Returns the tables as text, best models first, followed by their limits."""
     parts = []
     for board in ranking.boards:
         rows = [_row(standing, ranking) for standing in board.standings]
@@ -52,7 +52,7 @@ def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
 
 
 def ranking_markdown(ranking: Ranking) -> str:
-    """Returns the ranking in Markdown: of each board its models, best first, who cannot be told apart, and drops by family."""
+    """Returns the ranking in Markdown: for each board its models, best first, indistinguishable models, and drops by family."""
     boards = [
         {
             "title": _title(board),

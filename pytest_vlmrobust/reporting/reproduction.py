@@ -1,4 +1,4 @@
-"""The tables of papers for the terminal: as they are printed, and with ours beside each number."""
+"""The papers' tables for the terminal: as printed, with our number next to each."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .writing import render_table
 
 _HEADER = ("about", "metric", "published", "ours", "n", "interval", "half-width\nand limit", "difference", "")
 _MANY = 3
-"""Columns of one metric, above which its name is not repeated in each."""
+"""Columns of a metric from which its name is not repeated."""
 _ABSENT = "no run of "
 
 
 def render_reproduction(reproduction: Reproduction, *, width: int, color: bool) -> str:
-    """Returns the tables as text: with runs a line for each number that they have, else each table as it is printed."""
+    """Returns the tables as text: with runs, a line for each number in them, else each table as printed."""
     parts = [part for table in reproduction.tables for part in _table(reproduction, table, max(80, width), color)]
     notes = [_wrapped(f"- {note}", width) for note in (*reproduction.notes, *_reading(reproduction))]
     return "\n\n".join([*parts, "\n".join(notes)])
@@ -85,7 +85,7 @@ def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
             value.agreement or "no interval",
         )
     difference = value.difference
-    digits = _digits(printed, scale) + (estimate.n == 0)  # a parameter is known better than it is printed
+    digits = _digits(printed, scale) + (estimate.n == 0)  # parameters are known more precisely than printed
     exact = estimate.low == estimate.high == estimate.value
     ours = f"{estimate.value:g}" if exact else f"{estimate.value:.{digits}f}"
     interval = "" if exact or math.isnan(estimate.low) else f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
@@ -96,7 +96,7 @@ def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
 
 
 def _digits(printed: str, scale: int) -> int:
-    """Returns how many decimals ours have: those that are printed, one at least."""
+    """Returns the decimals of our number: those printed, at least one."""
     if not printed.removeprefix("-").replace(".", "").isdigit():
         return 1 if scale == 100 else 3
     return max(1, len(printed.partition(".")[2]))
@@ -156,7 +156,7 @@ def _wrapped(line: str, width: int) -> str:
 
 
 def contents(tables: Sequence[PublishedTable], title: str) -> str:
-    """Returns the lines about a paper: its tables, what each is about, and how many numbers it has."""
+    """Returns the lines about a paper: its tables, their subjects and their counts of numbers."""
     return "\n".join(
         [
             title,

@@ -110,37 +110,37 @@ class Results:
     """The content of results.json."""
 
     schema: Literal[1]
-    """The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning."""
+    """The version of this file's layout. Within a version, keys may be added, but none is removed or changes its meaning."""
     decision: Decision
     """What the gate concluded about the whole run."""
     word: str
-    """The decision as reports print it: GO WITH WAIVERS, or GO (demonstration), which supports no release."""
+    """The decision as printed in reports: GO WITH WAIVERS, or GO (demonstration), which supports no release."""
     planned: int
-    """Gated tests that the suites hold."""
+    """Gated tests in the suites."""
     selected: int
-    """Those of them that were to run."""
+    """Gated tests selected to run."""
     missing: int
-    """Those of them that left no record: with any, the decision is never GO."""
+    """Selected tests without a record; with any, the decision is never GO."""
     shortfalls: tuple[str, ...]
-    """What GO requires and the run lacks, such as a verdict about each model: with any, the decision is never GO."""
+    """Unmet requirements of GO, such as a verdict about each model; with any, the decision is never GO."""
     allowances: tuple[Allowance, ...]
-    """What the run did not do or show, and a line of its policies lets pass."""
+    """What the run did not do or show, although a line of its policies allows it."""
     stopped: str
-    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the
+    """Why pytest ended early, or its failure that no record reports; empty if neither. With it, the
     decision is never GO."""
     decisions: dict[str, Decision]
-    """What the gate concluded about each model, and about each family of models that was judged."""
+    """The decision about each model and each judged family of models."""
     not_shown: tuple[RuleNotShown, ...]
-    """Rules that would block and are not shown to hold, one for each test: the samples do not decide it (INCONCLUSIVE), or it did
+    """Blocking rules that are not shown to hold, one for each test: undecided by the samples (INCONCLUSIVE), or it did
     not apply (NOT_APPLICABLE). The policy lets both pass."""
     repeatability: tuple[Repeatability, ...]
-    """Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset."""
+    """With --vlm-aa: how often answers flip on repetition, for each model and dataset."""
     spending: tuple[Spending, ...]
-    """What the answers that were not in the store took in tokens and money, one for each model that gave any."""
+    """Tokens and cost of new answers, for each model that gave any."""
     analyses: tuple[Analysis, ...]
-    """What the papers compute from all cells of a model on a dataset; it follows from the records."""
+    """The papers' analyses over all cells of a model on a dataset; derived from the records."""
     records: tuple[Record, ...]
-    """One for each test that ended, and one for each model and dataset whose budgets are not all shown to be kept."""
+    """A record for each finished test, and for each model and dataset whose budgets are not all shown to be kept."""
 
 
 def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def results_json(records: Sequence[Record], facts: RunFacts) -> str:
 
 
 def is_results(text: bytes, records: Sequence[Record], facts: RunFacts) -> bool:
-    """Whether a file holds what :func:`results_json` gives for these records."""
+    """Whether a file equals :func:`results_json` for these records."""
     try:
         return _agree(read_json(text.decode()), json.loads(results_json(records, facts)))
     except ValueError:
@@ -198,9 +198,9 @@ def _agree(written: Any, derived: Any, close: float = 0.0) -> bool:
 
 
 def cells_csv(records: Sequence[Record]) -> str:
-    """Returns one line for each measure of each record, and one for a record without any; columns as in ``CSV_COLUMNS``.
+    """Returns a line for each measure of each record, and for each record without any; columns as in ``CSV_COLUMNS``.
 
-    A text that a spreadsheet would compute has an apostrophe before it; numbers and bounds have none.
+    Texts that a spreadsheet would compute get a leading apostrophe; numbers and bounds do not.
     """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
@@ -225,7 +225,7 @@ def results_schema() -> dict[str, Any]:
 
 
 def _json_schema(kind: type) -> dict[str, Any]:
-    """Returns the JSON Schema of a dataclass; descriptions are the texts below the fields, which needs the source at hand."""
+    """Returns the JSON Schema of a dataclass, with the texts below its fields as descriptions; needs the source."""
     from pydantic.json_schema import GenerateJsonSchema
 
     schema = GenerateJsonSchema().generate(core_schema(kind))
@@ -240,7 +240,7 @@ def _json_schema(kind: type) -> dict[str, Any]:
 
 
 def _descriptions(kind: type) -> dict[str, str]:
-    """Returns what the source says about each field of a dataclass, in the text below it."""
+    """Returns the text below each field of a dataclass in its source."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         (body,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body if isinstance(node, ast.ClassDef))
@@ -252,7 +252,7 @@ def _descriptions(kind: type) -> dict[str, str]:
 
 
 def _dataclasses_in(kind: Any) -> Iterator[type]:
-    """Yields a dataclass, and those that its fields hold."""
+    """Yields a dataclass and the dataclasses of its fields."""
     for part in get_args(kind):
         yield from _dataclasses_in(part)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
@@ -262,10 +262,10 @@ def _dataclasses_in(kind: Any) -> Iterator[type]:
 
 
 def _plain_cell(value: Any) -> Any:
-    """Returns a cell on one line that no spreadsheet takes for a formula: names of models and data may be anything."""
+    """Returns a cell on one line that no spreadsheet computes: names may contain anything."""
     if not isinstance(value, str):
         return value
-    shown = printable(value)  # a raw line break, though quoted, would put a line of its own into a log
+    shown = printable(value)  # a raw line break would add a line to a log, even quoted
     return f"'{shown}" if shown.startswith(_FORMULA) and not _BOUND.fullmatch(shown) else shown
 
 

@@ -1,4 +1,4 @@
-"""What reviewers ask for, and which part of a run is evidence for it. It never says that anything is complied with."""
+"""Questions of reviewers, and the evidence for each in a run. It never claims compliance."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _OPEN = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.WAIVED, Outcome.ERROR)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing that reviewers ask for."""
+    """A question of reviewers."""
 
     text: str
     ai_act: str
-    """Of Regulation (EU) 2024/1689; empty where it does not ask."""
+    """Articles of Regulation (EU) 2024/1689; empty if none."""
     nist: str
-    """Subcategories of MEASURE in NIST AI 100-1, likewise."""
+    """Subcategories of MEASURE in NIST AI 100-1; empty if none."""
     iso: str
-    """Clause or control of annex A in ISO/IEC 42001:2023, likewise."""
+    """Clause or control of annex A in ISO/IEC 42001:2023; empty if none."""
     where: str
-    """Which files of a report hold the evidence, and what they do not hold."""
+    """The files of a report with the evidence, and what they lack."""
     found: str
-    """What a run has of it, by its name in :data:`_FOUND`."""
+    """The evidence of a run, by its name in :data:`_FOUND`."""
 
     @property
     def sources(self) -> str:
@@ -46,13 +46,13 @@ class Question:
         return "; ".join(f"{name} {places}" for name, places in named if places)
 
     def evidence(self, view: RunView) -> str:
-        """Returns what a run has of it."""
+        """Returns the evidence of a run."""
         return _FOUND[self.found](view) or ABSENT
 
 
 @cache
 def questions() -> tuple[Question, ...]:
-    """Returns what the gate has something to say about; the rest of these texts asks for other evidence."""
+    """Returns the questions that the gate has evidence for; other questions of these texts need other evidence."""
     return tuple(Question(**entry) for entry in yaml.safe_load(files(__package__).joinpath("reviewers.yaml").read_text("utf-8")))
 
 

@@ -1,4 +1,4 @@
-"""Subject: what a run judged, as the tops of all reports name it: models, data, date, version and policy."""
+"""Subject: what a run judged, as shown at the top of all reports: models, data, date, version and policy."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MOST = 4
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model: its name in test ids, where it is from, and which one it is."""
+    """A model: its name in test ids, its origin, and its version."""
 
     name: str
     location: str = ""
     version: str = _UNKNOWN
-    """The revision that was asked for, else the beginning of the SHA-256 of its weights."""
+    """The requested revision, else the beginning of the SHA-256 of its weights."""
     mode: str = ""
-    """How it was asked: direct, cot, thinking."""
+    """Its prompt mode: direct, cot, thinking."""
     deployment: str = ""
-    """What was declared about how it is asked where it is deployed; empty for nothing."""
+    """Its declared deployment settings; empty if none."""
 
     def __str__(self) -> str:
         from_a_hub = self.location != self.name and not Path(self.location).is_absolute()
@@ -41,7 +41,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy of a model: its files, and the hash of what they mean."""
+    """The policy of a model: its files, and the hash of their meaning."""
 
     model: str
     files: tuple[str, ...]
@@ -53,11 +53,11 @@ class AppliedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a run judged. What nobody recorded is said to be unknown."""
+    """What a run judged. Facts that were not recorded are shown as unknown."""
 
     models: tuple[Model, ...]
     data: Mapping[str, int]
-    """Dataset to its samples; 0 where no record tells."""
+    """Samples by dataset; 0 if unknown."""
     policies: tuple[AppliedPolicy, ...]
     run: str
     date: str
@@ -65,7 +65,7 @@ class Subject:
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """What each line is about, and what it says."""
+        """The label and text of each line."""
         several = len({one.sha256 for one in self.policies}) > 1
         named = [(f"policy of {one.model}" if several else "policy", str(one)) for one in self.policies]
         return [
@@ -84,7 +84,7 @@ class Subject:
         return [f"{name} ({quantity(count, 'sample')})" if count else name for name, count in self.data.items()]
 
     def title(self, decision: str) -> str:
-        """Returns a title for a page of the run, which browsers and PDF files show."""
+        """Returns the title of the run's page, for browsers and PDF files."""
         models, data = first_few(map(str, self.models), _MOST), first_few(self.datasets, _MOST)
         about = " on ".join(filter(None, (models, data)))
         policies = " ".join(dict.fromkeys(one.sha256[:_SHOWN] for one in self.policies if one.sha256))
@@ -93,7 +93,7 @@ class Subject:
 
 
 def subject(records: Sequence[Record], origins: Mapping[str, object]) -> Subject:
-    """Returns what a run judged."""
+    """Returns the subject of a run."""
     known = mapping(origins.get("models"))
     names = sorted({*known, *(record.model for record in records if record.model and record.dataset)})  # as manifests do
     run, date, version = (str(origins.get(name) or "") for name in ("run", "date", "version"))
@@ -117,7 +117,7 @@ def _model(name: str, origin: Mapping[str, Any]) -> Model:
 
 
 def _deployment(origin: Mapping[str, Any]) -> str:
-    """Returns, by their keys, an adapter, a system prompt, and whatever else goes with every question."""
+    """Returns an adapter, a system prompt, and other settings of every question, by key."""
     given = {name: origin[name] for name in ("adapter", "quantization") if name in origin}
     declared = {**given, **mapping(origin.get("deployment"))}
     decoding = mapping(mapping(origin.get("fingerprint")).get("decoding"))

@@ -40,18 +40,18 @@ _DECISIONS = {
     Decision.INCOMPLETE: "bold magenta",
 }
 _RESERVED = "bold cyan"
-"""Of a GO that has waivers, or supports no release."""
+"""The style of a GO with waivers, or one that supports no release."""
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
 """Outcomes worth running again, by their name in ``--vlm-rerun``; an undecided test would only be undecided again."""
 _CALLED = {Outcome.FAIL: "failures", Outcome.ERROR: "errors"}
 _ITEMS = 6
-"""Broken or undecided tests, or groups of tests with one reason, that are shown, worst first."""
+"""The most broken or undecided tests (or groups of tests with the same reason) shown, worst first."""
 _SCREEN = 20
 """Rows that the page takes: a screen of 24 without the title, a blank row, the last line of pytest and the prompt."""
 _NUMBER_ROWS = 10
 """Rows that the key numbers may take."""
 _WAIVERS = 4
-"""Waivers that are shown with their reason, a line each; more of them stand side by side without it."""
+"""The most waivers shown with their reason, a line each; more are listed side by side without it."""
 _WAIVER_ROWS = 5
 """Rows that waivers side by side may take."""
 _OWNER = 10
@@ -59,9 +59,9 @@ _OWNER = 10
 _OPEN_ROWS = 4
 """Rows that rules may take that are not shown to hold."""
 _ASIDE_ROWS = 4
-"""Rows that warnings and notes may take; where they need more, they are counted."""
+"""The most rows for warnings and notes; if they need more, they are only counted."""
 _DEFAULT_RUNS = ".vlmrobust/runs"
-"""Where runs are unless an option says otherwise: `vlmrobust report latest` looks there."""
+"""The default directory of runs: `vlmrobust report latest` looks there."""
 _WIDE = 120
 """Columns from which on key numbers have their intervals."""
 _INDENT = "     "
@@ -69,7 +69,7 @@ _GAP = "  "
 
 
 def render_terminal(view: RunView, *, width: int, color: bool, rows: int = _SCREEN, full: bool = False) -> str:
-    """Returns the last page of a run: key numbers, then what is broken or undecided, worst first, and the decision.
+    """Returns the end page of a run: key numbers, then broken and undecided tests, worst first, and the decision.
 
     ``rows`` are those that the page may take; ``full`` shows everything that is broken or undecided.
     """
@@ -97,7 +97,7 @@ def render_terminal(view: RunView, *, width: int, color: bool, rows: int = _SCRE
 
 
 def _rows(text: str, width: int) -> int:
-    """Returns how many rows printed text takes on a terminal, which wraps what is wider than it."""
+    """Returns how many rows a printed text takes on a terminal of this width."""
     from rich.text import Text
 
     return sum(max(1, -(-Text.from_ansi(line).cell_len // width)) for line in text.splitlines())
@@ -127,7 +127,7 @@ def _name(about: Headline) -> str:
 
 
 def _parts(about: Headline, *, intervals: bool) -> list[str]:
-    """Returns what no line of the numbers breaks: the name, and each number with its comma."""
+    """Returns the unbreakable parts of the numbers' line: the name, and each number with its comma."""
     shown = [on_one_line(number.shown(intervals=intervals)) for number in about.numbers]
     return [_name(about), *(f"{number}," for number in shown[:-1]), shown[-1]]
 
@@ -148,7 +148,7 @@ def _filled(parts: Sequence[str], width: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """What is broken or undecided: a sentence, and what to do about it where there is room."""
+    """A broken or undecided test: a sentence, and what to do about it if there is room."""
 
     outcome: Outcome
     tests: Sequence[ViewedTest]
@@ -157,7 +157,7 @@ class _Item:
 
 
 def _items(loud: Sequence[ViewedTest], width: int, *, color: bool) -> list[_Item]:
-    """Returns what is broken or undecided, every breach separately and other reasons once for all tests that share them."""
+    """Returns the broken and undecided tests: each breach separately, other reasons once for all tests that share them."""
     groups: dict[tuple[Outcome, str, str], list[ViewedTest]] = {}
     for test in loud:
         record = test.record
@@ -175,7 +175,7 @@ def _items(loud: Sequence[ViewedTest], width: int, *, color: bool) -> list[_Item
 
 
 def _fitted(items: Sequence[_Item], facts: RunFacts, width: int, room: int, *, color: bool) -> str:
-    """Returns as many items as ``room`` rows hold, at least one of each outcome, the worst ones with what to do about them."""
+    """Returns as many items as fit in ``room`` rows, at least one of each outcome; the worst include what to do."""
     firsts = {item.outcome: item for item in reversed(items)}
     kept = [item for item in items if item is firsts[item.outcome]]
     kept += [item for item in items if item not in kept][: max(0, _ITEMS - len(kept))]
@@ -202,7 +202,7 @@ def _fitted(items: Sequence[_Item], facts: RunFacts, width: int, room: int, *, c
 
 
 def _print_steps(console: Console, test: ViewedTest) -> None:
-    """Prints what a test measured, where its reason does not say it, and what to do about it."""
+    """Prints the measurement of a test, unless its reason contains it, and what to do."""
     record, measure = test.record, test.measure
     if measure is not None and not math.isnan(measure.value) and f"(rule {measure.rule}" not in record.reason:
         called, value, beside, bound, n = map(_plain, test.row)
@@ -231,7 +231,7 @@ def _again(console: Console, view: RunView) -> None:
 
 
 def _waivers(console: Console, view: RunView) -> None:
-    """Prints each waiver that was needed: for how many tests, who answers for it, until when and, where there is room, why."""
+    """Prints each used waiver: its number of tests, owner, last day and, if there is room, reason."""
     from rich.cells import cell_len
 
     ordered = sorted(
@@ -270,7 +270,7 @@ def _on_one_line(waiver: WaiverUse) -> WaiverUse:
 
 
 def _with_owner(before: str, owner: str, behind: str, width: int) -> str:
-    """Returns a line about a waiver: where it is wider than ``width``, its owner is cut and neither its id nor its last day."""
+    """Returns a line about a waiver; if it is too wide, only its owner is shortened."""
     from rich.cells import cell_len
 
     return f"{before}{_cut(owner, max(_OWNER, width - cell_len(before + behind)))}{behind}"
@@ -284,7 +284,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _open_rules(console: Console, view: RunView, room: int) -> None:
-    """Prints the rules that are not shown to hold, a row for each of the worst ones, and where the others stand."""
+    """Prints the rules that are not shown to hold, a row for each of the worst, and where the others are listed."""
     groups = [group for group in view.open_rules if group[0].undecided]
     shown = groups[: room if len(groups) <= room else max(0, room - 1)]
     for worst, *others in shown:
@@ -299,7 +299,7 @@ def _open_rules(console: Console, view: RunView, room: int) -> None:
 
 
 def _asides(console: Console, view: RunView, room: int) -> None:
-    """Prints warnings and notes if ``room`` rows hold them, else how many there are and where they stand; noise always."""
+    """Prints warnings and notes if they fit in ``room`` rows, else their number and where they are listed; noise always."""
     for line in (line for repeat in view.facts.repeatability for line in noise_lines(repeat)):
         console.print(_plain(line), soft_wrap=True)
     warnings, notes = [*view.facts.warnings, *view.warnings], view.notes()
@@ -317,7 +317,7 @@ def _asides(console: Console, view: RunView, room: int) -> None:
 
 
 def _read_in(facts: RunFacts) -> str:
-    """Returns where a reader finds what the page only counts."""
+    """Returns where a reader finds the items that are only counted."""
     if facts.report:
         return f": see {_plain(facts.report)}"
     if facts.directory:
@@ -331,7 +331,7 @@ def _is_latest(facts: RunFacts) -> bool:
 
 
 def _close(console: Console, view: RunView) -> None:
-    """Prints how the run went and ends with the decision, and with where its evidence is."""
+    """Prints the end of the run, the decision, and the location of its evidence."""
     facts = view.facts
     inferred = sum(spent.inferences for spent in facts.spending)
     recalled = sum(record.n_recalled for record in view.records)
@@ -344,7 +344,7 @@ def _close(console: Console, view: RunView) -> None:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
     for line in view.baseline:
         console.print(line)
-    for gate in [gate for gate in view.used_gates[:1] if gate.number > 1]:  # a first one is no news
+    for gate in [gate for gate in view.used_gates[:1] if gate.number > 1]:  # a first gate is no news
         console.print(_markup(_cut(on_one_line(gate.brief), 2 * console.width)), soft_wrap=True)
     for line in view.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
@@ -359,7 +359,7 @@ def _close(console: Console, view: RunView) -> None:
 
 
 def _places(facts: RunFacts) -> list[str]:
-    """Returns where the report and the evidence are, and how to open the report where it is the latest."""
+    """Returns the locations of report and evidence, and how to open the report if it is the latest."""
     named = {"report": facts.report, "run": facts.directory}
     if facts.report and _is_latest(facts):
         folder = str(Path(facts.report).parent)
@@ -373,7 +373,7 @@ def _styled(view: RunView) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns text on one line in which neither the terminal nor rich finds markup."""
+    """Returns text on one line without markup for the terminal or rich."""
     from rich.markup import escape
 
     return escape(on_one_line(text))

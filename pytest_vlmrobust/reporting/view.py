@@ -1,4 +1,4 @@
-"""What every report of a run says: the decision in words, its tests, and one list of what limits its evidence.
+"""The content of every report of a run: the decision in words, its tests, and the limits of its evidence.
 
 Pure, and plain text: a writer escapes it for its format.
 """
@@ -31,7 +31,7 @@ from .policies import Applied, OpenRule, WaiverUse, applied_policies, open_rules
 from .subject import Subject, subject
 
 _MOST = 12
-"""Details of a limit that are shown."""
+"""The most details shown of a limit."""
 WITH_WAIVERS = f"{Decision.GO} WITH WAIVERS"
 ADVICE = (
     "intervals are those that a bound was compared with, wider where tests share the risk of a rule; others are two-sided 90 %. "
@@ -48,16 +48,16 @@ MEANINGS = {
 NO_VERDICT = "\N{EN DASH}"
 """How tables show that a test was measured and no rule judges it."""
 QUIET = (Outcome.PASS, Outcome.MEASURED)
-"""Outcomes that need no line of their own when there are many."""
+"""Outcomes that need no separate line when there are many."""
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
 """Outcomes that are always shown with their reason."""
 INDEX = "rci"
 _SPEAKS_UP = re.compile(f"(?:^|; )({re.escape(WARNING)}|{re.escape(NOT_SHOWN)})")
-"""Where a warning, or a rule that is not shown to hold, begins in the reason of a measure, which may have several."""
+"""The start of a warning or of a rule that is not shown to hold within a reason, which may have several."""
 _NOT_APPLICABLE = " does not apply: "
 _NEVER_GO = ": the run is not GO, whatever the gate found"
 _BESIDE = ("selection", "allowed")
-"""Kinds of limits that stand beside the decision."""
+"""Kinds of limits shown next to the decision."""
 _NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
 _WAIVED_DAYS = 90
 """For how long a proposed waiver holds."""
@@ -65,32 +65,32 @@ _NEVER_PROPOSED = (
     *("visual_gain", "gain_over_blind", "accuracy_above_chance"),
     *("accuracy", "clean_accuracy", "identity_accuracy", "resolution_accuracy"),
 )
-"""Metrics that say whether a model looks and knows anything: who waives these writes the waiver without help."""
+"""Metrics of whether a model looks and knows anything; reports offer no ready-made waiver for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One thing that limits the evidence."""
+    """A limit of the evidence."""
 
     kind: str
-    """``selection``, ``allowed``, ``undecided`` ...: what it is about."""
+    """Its kind: ``selection``, ``allowed``, ``undecided`` ..."""
     text: str
     grave: bool = False
     details: tuple[str, ...] = ()
     """The tests or sentences behind it."""
     more: int = 0
-    """Details beyond those given."""
+    """The number of further details."""
     allowed_by: str = ""
     """The line of the policy that lets it pass; empty for a limit that no policy lets pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewedTest:
-    """A test, and what reports say of it."""
+    """A test with its content for reports."""
 
     record: Record
     command: str
-    """Runs it again; empty where nobody knows how pytest was called."""
+    """The command that reruns it; empty if the command line is unknown."""
     date: str
     """The day of the run; empty if unknown."""
 
@@ -101,33 +101,33 @@ class ViewedTest:
 
     @property
     def measure(self) -> Measure | None:
-        """What a table row shows of it."""
+        """The measure in its table row."""
         return self.record.headline
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
-        """Metric, value, interval, bound and n; empty where nothing was measured."""
+        """Metric, value, interval, bound and n; empty without a measure."""
         measure = self.measure
         if measure is None:
             return "", "", "", "", ""
         return measure.called, measure.shown, measure.beside, measure.bound, self.answers(measure)
 
     def answers(self, measure: Measure) -> str:
-        """Returns how many answers a measure of it rests on; where it stopped early, of how many that it could have asked for."""
+        """Returns the number of answers behind a measure; for a stopped test, with the total."""
         return f"{self.record.n_requested} of {self.record.n_samples}" if self.record.n_samples else measure.questions
 
     @property
     def warnings(self) -> list[str]:
-        """What rules that only warn found broken or undecided, a sentence for each."""
+        """A sentence for each broken or undecided rule that only warns."""
         return warnings_of(self.record)
 
     @property
     def waiver_item(self) -> list[str]:
-        """An item for ``waivers:`` of a thresholds file that covers its breach, without owner and reason.
+        """A waiver item for a thresholds file that covers its breach, without owner and reason.
 
-        It is YAML in parts, between which a line may end. A file with these two still empty is refused, so that nobody waives by
-        pasting alone. Its cap lies beyond the interval. Empty where no waiver can cover it, as of a broken budget,
-        or where it would hide a model that does not look.
+        It is YAML in parts, between which lines may break. A file with these two still empty is refused, so that nobody waives by
+        pasting alone. Its cap is beyond the interval. Empty if no waiver can cover it, as for a broken budget,
+        or where it would hide a model that ignores its images.
         """
         record, measure = self.record, self.measure
         if record.outcome is not Outcome.FAIL or measure is None or not measure.rule:
@@ -151,7 +151,7 @@ class ViewedTest:
 
 @dataclass(frozen=True, slots=True)
 class WorstQuestion:
-    """A question that was answered worse about the changed images than about the clean ones."""
+    """A question with a worse answer for changed images than for clean images."""
 
     record: Record
     """The test that it is from."""
@@ -164,7 +164,7 @@ class WorstQuestion:
 
     @property
     def answers(self) -> list[tuple[Reply, str, list[Picture]]]:
-        """The clean answer, then the changed one: each with what a reader sees of it, and the images that it is about."""
+        """The clean and the changed answer, each with its display text and images."""
         return [(reply, self._said(reply), self._pictures(reply.about)) for reply in self.example.replies]
 
     def _pictures(self, about: str) -> list[Picture]:
@@ -185,12 +185,12 @@ class WorstQuestion:
 
 @dataclass(frozen=True)
 class RunView:
-    """What is said of a run in any report; every fact is derived once. The same records and facts give the same view."""
+    """The content of all reports of a run; every fact is derived once. Equal records and facts give equal views."""
 
     records: Sequence[Record]
     facts: RunFacts
     model: str = ""
-    """The model that it is about alone; empty for the whole run."""
+    """The only model of this view; empty for the whole run."""
 
     # The decision.
 
@@ -201,7 +201,7 @@ class RunView:
 
     @cached_property
     def word(self) -> str:
-        """The decision for people: of a GO that needed waivers, that it did; of one that supports no release, what it is for."""
+        """The decision for display; it mentions waivers, and the purpose if it supports no release."""
         if self.decision is not Decision.GO:
             return str(self.decision)
         own = [record for record in self.records if self.model in ("", record.model)]
@@ -216,7 +216,7 @@ class RunView:
 
     @cached_property
     def sentence(self) -> str:
-        """Why the run was decided as it was."""
+        """The reason of the decision."""
         counts = Counter(record.outcome for record in self.records)
         passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
         day = f" by the date {self.facts.origins['date']} (UTC)" if "date" in self.facts.origins else ""
@@ -238,7 +238,7 @@ class RunView:
 
     @property
     def meaning(self) -> str:
-        """What follows for a release: of a GO that policies let pass much, that somebody has to decide."""
+        """The consequence for a release; a GO with many allowances still needs a human decision."""
         if self.decision is Decision.GO and (purpose := " and a ".join(purposes(self.facts.origins))):
             return f"The policy is for a {purpose}: this GO supports no release."
         waived = self.word == WITH_WAIVERS
@@ -254,12 +254,12 @@ class RunView:
 
     @property
     def several(self) -> Mapping[str, RunView]:
-        """The same, where there is more than one."""
+        """The views of each model, if there are several."""
         return self.by_model if len(self.by_model) > 1 else {}
 
     @property
     def _unmeasured(self) -> str:
-        """What the run could not measure: tests that ended in an error, tests without a verdict, and what ended it early."""
+        """What the run could not measure: errors, tests without a verdict, and an early end."""
         errors = sum(record.outcome is Outcome.ERROR for record in self.records)
         missing = self.facts.missing(self.records)
         parts = [
@@ -271,7 +271,7 @@ class RunView:
 
     @property
     def _judged_by_value(self) -> str:
-        """How many verdicts hold for these samples only, so that a GO does not look like one about all such questions."""
+        """The number of verdicts that only hold for these samples, so that a GO is not overread."""
         held = [record for record in self.records if record.outcome in (Outcome.PASS, Outcome.WAIVED)]
         judged = [measure for record in held if (measure := record.headline)]
         count = sum(measure.judge == "value" for measure in judged)
@@ -279,13 +279,13 @@ class RunView:
 
     @property
     def _counted_warnings(self) -> str:
-        """The number of warnings, so that a GO does not hide broken rules that only warn."""
+        """The number of warnings, so that a GO does not hide them."""
         count = sum(len(warnings_of(record)) for record in self.records if not record.not_asked)
         return f"; {quantity(count, 'warning')}" if count else ""
 
     @property
     def _open_points(self) -> str:
-        """Everything that keeps a run without a breach from GO."""
+        """Everything that prevents GO for a run without a breach."""
         counts = Counter(record.deciding for record in self.records)
         unjudged = ", ".join(self.facts.unjudged_models(self.records))
         words = {
@@ -297,7 +297,7 @@ class RunView:
         points += [f"no rule judged {unjudged}"] if unjudged else []
         return all_of(points) or "no rule applied"
 
-    # What was judged, and its tests.
+    # Subject and tests.
 
     @cached_property
     def subject(self) -> Subject:
@@ -317,7 +317,7 @@ class RunView:
 
     @property
     def counts(self) -> str:
-        """The same in words."""
+        """The counts in words."""
         return in_words(self.outcomes)
 
     @cached_property
@@ -335,9 +335,9 @@ class RunView:
         return [test for test in self.tests if test.is_explained]
 
     def worst_questions(self, most: int = 2) -> list[WorstQuestion]:
-        """Returns different questions of the worst tests that settings turned wrong; of a GO and an INCOMPLETE none.
+        """Returns different questions that settings turned wrong, from the worst tests; empty for GO and INCOMPLETE.
 
-        Where broken and undecided tests have no examples, as sweeps, they are from other tests of the same model and data.
+        If broken and undecided tests have no examples, such as sweeps, they come from other tests of the same model and data.
         """
         if self.decision not in (Decision.NO_GO, Decision.INCONCLUSIVE):
             return []
@@ -359,12 +359,12 @@ class RunView:
 
     @cached_property
     def policies(self) -> list[Applied]:
-        """The policy of each model, as it was applied: rules with their verdicts, waivers with the tests that they cover."""
+        """The applied policy of each model: rules with verdicts, waivers with covered tests."""
         return applied_policies([test.record for test in self.tests], self.facts)
 
     @property
     def waivers(self) -> list[WaiverUse]:
-        """The waivers that were needed; one of several models stands once."""
+        """The used waivers; a waiver of several models is listed once."""
         needed: dict[tuple[str, ...], WaiverUse] = {}
         for waiver in (waiver for one in self.policies for waiver in one.waivers if waiver.tests):
             key = (waiver.id, waiver.owner, waiver.expires, waiver.reason)
@@ -374,21 +374,21 @@ class RunView:
 
     @cached_property
     def open_rules(self) -> list[list[OpenRule]]:
-        """The rules that would block and are not shown to hold, a group for each rule of a model, the worst first."""
+        """The blocking rules that are not shown to hold, grouped by rule and model, worst first."""
         return open_rules(self.records)
 
     def open_rule_lines(self, *, undecided: bool) -> list[str]:
-        """Returns the rules that are not shown to hold, a line for each: its worst test, how many more there are, and why.
+        """Returns a line for each rule that is not shown to hold: its worst test, the number of others, and why.
 
         Args:
-            undecided: those that the samples do not decide, or those that did not apply.
+            undecided: whether to return undecided rules or those that did not apply.
         """
         groups = [group for group in self.open_rules if group[0].undecided is undecided]
         return [f"{group[0].record.id}{_and_more(group)}: {group[0].about.reason}" for group in groups]
 
     @property
     def _counted_open_rules(self) -> list[str]:
-        """How many rules did not apply everywhere, and how many are not shown to hold; nothing for none."""
+        """The number of rules that did not apply everywhere, and of rules not shown to hold; empty if none."""
         undecided, idle = (
             {group[0].about.rule for group in self.open_rules if group[0].undecided is kind} for kind in (True, False)
         )
@@ -400,7 +400,7 @@ class RunView:
 
     @property
     def baseline(self) -> list[str]:
-        """How many samples changed since the run that this one was compared with; nothing where there was none."""
+        """The number of samples that changed since the baseline; empty without one."""
         drops = [(record, drop) for record in self.records if (drop := record.measure_of("baseline_drop"))]
         cells = [record for record, drop in drops if math.isfinite(drop.value)]
         if not drops:
@@ -412,7 +412,7 @@ class RunView:
 
     @property
     def warnings(self) -> list[str]:
-        """What rules that only warn found broken or undecided, a line for each; what could not be measured comes last."""
+        """A line for each broken or undecided rule that only warns; unmeasured ones come last."""
         warnings = [(test, text) for test in self.tests if not test.record.not_asked for text in test.warnings]
         warnings.sort(key=lambda pair: _NOT_APPLICABLE in pair[1])
         return [f"{test.record.id}: {text}" for test, text in warnings]
@@ -426,12 +426,12 @@ class RunView:
         return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in counts.items()]
 
     def notes(self, most: int | None = None) -> list[str]:
-        """Returns the notes of tests, a line for each of the first ``most`` and one for the rest, and what holds across models.
+        """Returns the notes of tests, a line for each of the first ``most`` and one for the rest, and notes across models.
 
-        A note that several tests have stands once.
+        A note of several tests is listed once.
         """
         having: dict[str, list[str]] = {}
-        for test in sorted(self.tests, key=lambda test: test.record.setting != CLEAN_NAME):  # what they say explains the others
+        for test in sorted(self.tests, key=lambda test: test.record.setting != CLEAN_NAME):  # they explain the others
             for note in test.record.notes:
                 having.setdefault(note, []).append(test.record.id)
         most = len(having) if most is None else most
@@ -443,9 +443,9 @@ class RunView:
 
     @property
     def _agreement(self) -> list[str]:
-        """For each grid and pair of models, how their indices of the datasets that both were asked about correlate.
+        """For each grid and pair of models, the correlation of their indices over common datasets.
 
-        Nothing for fewer than two models or two datasets.
+        Empty for fewer than two models or datasets.
         """
         indices: dict[str, dict[str, dict[str, float]]] = {}
         for record in self.records:
@@ -461,24 +461,24 @@ class RunView:
 
     @cached_property
     def analyses(self) -> tuple[Analysis, ...]:
-        """What the papers compute from all cells together."""
+        """The papers' analyses over all cells."""
         return analyses(self.records)
 
-    # What limits the evidence.
+    # Limits of the evidence.
 
     @property
     def grave(self) -> list[str]:
-        """The limits that stand beside the decision wherever there is room for little."""
+        """The limits shown next to the decision where there is little room."""
         return [limit.text for limit in self.limits if limit.kind in _BESIDE]
 
     @property
     def used_gates(self) -> list[GateCount]:
-        """The gates of the run, those whose questions decided most often first."""
+        """The gates of the run, most used questions first."""
         return sorted(self.facts.gates, key=lambda gate: -gate.number)
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """What limits the evidence, grave limits first; never empty."""
+        """The limits of the evidence, grave ones first; never empty."""
         records, facts = [test.record for test in self.tests], self.facts
         others = [f"{record.id}: {record.reason}" for record in records if record.failed_outside]
         waived = [f"{record.id}: {record.reason}" for record in records if record.outcome is Outcome.WAIVED]
@@ -527,7 +527,7 @@ class RunView:
         )
 
     def _selection(self) -> list[str]:
-        """Returns the tests that were not selected or did not end, and what the policy asks for beside."""
+        """Returns the tests that were not selected or did not end, and other unmet requirements of the policy."""
         facts, lines = self.facts, []
         if facts.selected < facts.planned:
             lines.append(f"only {facts.selected} of {quantity(facts.planned, 'test')} ran: the decision is about these alone")
@@ -553,13 +553,13 @@ class RunView:
         return _counted("not applicable", details, *words, " (NOT_APPLICABLE)")
 
     def _gates(self) -> list[Limit]:
-        """Returns how often the questions decided gates: of the most used ones in words, of the others below."""
+        """Returns the gate counts of questions: the most used in words, the others as details."""
         used = self.used_gates
         others = tuple(map(str, used[1:]))
         return [Limit("gates", str(gate), gate.number > 1, others[:_MOST], max(0, len(others) - _MOST)) for gate in used[:1]]
 
     def _repeated(self) -> list[Limit]:
-        """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
+        """Returns how many answers flip on repetition; the section on noise explains it."""
         if not self.facts.repeatability:
             return [Limit("noise", "repeatability was not measured: run with --vlm-aa")]
         return [Limit("noise", noise_lines(repeat)[0]) for repeat in self.facts.repeatability]
@@ -588,13 +588,13 @@ class RunView:
 
 
 def warnings_of(record: Record) -> list[str]:
-    """Returns what rules that only warn found broken or undecided in a test, a sentence for each."""
+    """Returns a sentence for each broken or undecided rule of a test that only warns."""
     parts = [_SPEAKS_UP.split(measure.reason)[1:] for measure in record.measures]
     return [text for one in parts for kind, text in zip(one[::2], one[1::2], strict=True) if kind == WARNING]
 
 
 def outcome_counts(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
-    """Returns how many records have each outcome, worst first, without those that none has."""
+    """Returns the number of records per outcome, worst first, without zeros."""
     counts = Counter(record.outcome for record in records)
     return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
 
@@ -644,7 +644,7 @@ def _detailed(kind: str, details: Sequence[str], text: str, *, grave: bool = Fal
 
 
 def _answers(cells: Sequence[Record]) -> list[Limit]:
-    """Returns failed and unreadable answers of cells; summary metrics count the same ones again."""
+    """Returns failed and unreadable answers of cells; summary metrics would count them twice."""
     total = sum(cell.n_requested for cell in cells)
     answers = quantity(total, "answer")
     kinds: dict[str, Callable[[int], str]] = {

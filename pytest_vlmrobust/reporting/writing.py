@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _INDENT = "  "
-"""Stands before the rows of a sentence after its first."""
+"""Indent of the rows of a sentence after its first."""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file in one step, in UTF-8; halves of surrogate pairs, which a model's server may send, are spelled out.
+    """Writes a UTF-8 file atomically; unpaired surrogates, which a model's server may send, are escaped.
 
     Raises:
-        OSError: it cannot be written; an earlier one is left as it was.
+        OSError: it cannot be written; an existing file is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(_encoded(text))
@@ -31,11 +31,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_out(path: Path, content: str | Path) -> None:
-    """Writes a text, or a copy of a file, to a path that a user named: a file in one step; a pipe, a device and what a link leads
+    """Writes a text, or a copy of a file, to a path of the user: files atomically; pipes, devices and targets of links
     to stay what they are.
 
     Raises:
-        OSError: it cannot be written; an earlier file is left as it was.
+        OSError: it cannot be written; an existing file is unchanged.
     """  # noqa: D205 - one sentence
     stays = path.is_symlink() or (path.exists() and not path.is_file())
     target = path if stays else path.with_name(f".{path.name}.{os.getpid()}")
@@ -53,10 +53,10 @@ def _encoded(text: str) -> bytes:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON document for people and programs, in one step.
+    """Writes an indented JSON document atomically.
 
     Raises:
-        OSError: it cannot be written; an earlier one is left as it was.
+        OSError: it cannot be written; an existing file is unchanged.
     """
     write_text(path, json_text(content))
 
@@ -70,7 +70,7 @@ def json_text(content: Mapping[str, Any]) -> str:
 
 
 def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
-    """Returns a console that prints into a buffer what a terminal of this width would show."""
+    """Returns a console that prints into a buffer like a terminal of this width."""
     from rich.console import Console
 
     return Console(
@@ -84,7 +84,7 @@ def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
 
 
 def print_sentence(console: Console, markup: str) -> None:
-    """Prints a sentence, on a terminal in rows that break between words; a log keeps it in one line."""
+    """Prints a sentence, wrapped between words on a terminal and on one line in a log."""
     from rich.text import Text
 
     if not console.is_terminal:
@@ -97,7 +97,7 @@ def print_sentence(console: Console, markup: str) -> None:
 
 
 def render_sentences(sentences: Iterable[str], *, width: int, color: bool) -> str:
-    """Returns sentences as ``print_sentence`` prints them, each on a line of its own."""
+    """Returns sentences as printed by ``print_sentence``, each on a new line."""
     from rich.markup import escape
 
     buffer = io.StringIO()
@@ -118,15 +118,15 @@ def sentence_rows(console: Console, markup: str) -> int:
 def render_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool, whole: int = 0
 ) -> str:
-    """Returns rows in columns; cells are wrapped only where the terminal is too narrow for them.
+    """Returns rows in columns; cells are wrapped only if the terminal is too narrow.
 
     Args:
         header: a title for each column.
         rows: cells, as many in each row as there are titles.
-        names: how many columns, from the first one, hold names, which are left-aligned; numbers are right-aligned.
+        names: how many of the first columns hold names, which are left-aligned; numbers are right-aligned.
         width: of the terminal, in characters.
         color: whether it shows bold text.
-        whole: how many columns, from the first one, are never wrapped: somebody copies what they hold.
+        whole: how many of the first columns are never wrapped, so that they can be copied.
     """
     from rich.table import Table
     from rich.text import Text

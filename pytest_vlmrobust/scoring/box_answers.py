@@ -1,10 +1,10 @@
-"""Which boxes did the model give? The last answer of a text, in whichever form; nothing is guessed.
+"""Which boxes did the model give? The last answer in a text, in any form; nothing is guessed.
 
-A text may show several objects and lists: examples, drafts, boxes of the other image. Each is read separately, and
-``last_answer`` decides which readings are the answer. If one object gives two different boxes for an attribute, the attribute
+A text may contain several objects and lists: examples, drafts, boxes of the other image. Each is read separately, and
+``last_answer`` decides which readings form the answer. If an object gives two different boxes for an attribute, the attribute
 has none. Corners in the wrong order are not swapped.
 
-The box space of a model decides what the numbers mean, not how they are read.
+The box space of a model decides the meaning of numbers, not how they are read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXTENTS: Final = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
 _POINTS: Final = ("topleft", "bottomright")
 _POSITIONS: Final = range(4)
 _LONGEST_TEXT = 120
-"""Most characters of a text that is one box."""
+"""The most characters of a text that is a single box."""
 _TAG = re.compile(r"</?(?:b?box)>|<\|box_(?:start|end)\|>", re.IGNORECASE)
 _UNIT = re.compile(r"(?<=\d)\s*(%|)(?:px|pixels)?(?![\w%])")
 _BETWEEN = re.compile(r"[\s,;:=()\[\]{}]+")
@@ -51,19 +51,19 @@ _LINK = (
     r"(?:[^\w<]|_|(?<![^\W_])(?:is|are|at|lies|located|box|bbox|bounding|coordinates|position|"
     r"around|about|approximately|roughly|seen|found|visible|below|above|beside|it|json)(?![^\W_]))*"
 )
-"""Text that may stand between the name of an attribute and its box."""
+"""Text allowed between the name of an attribute and its box."""
 _DENIED = re.compile(r"(?<!\w)(?:not?|neither|nor|without|never)(?!\w)|n't(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class RawBox:
-    """Four numbers as they were written."""
+    """Four numbers as written."""
 
     numbers: Box
     percent: bool = False
     """The numbers are percentages of the image's sides, in any space."""
     named: bool = False
-    """Each number was given by name, so they are (x1, y1, x2, y2) in any order of the space."""
+    """Each number has a name, so they are (x1, y1, x2, y2) in every space."""
 
     def pixels(self, space: BoxSpace, size: tuple[int, int]) -> Box:
         """Returns the box in pixels of an image of ``size`` (width, height), from a model that answers in ``space``."""
@@ -72,7 +72,7 @@ class RawBox:
 
 
 Statement: TypeAlias = RawBox | Stop | None
-"""The reading of one attribute: its box, None for "no box", or a stop for anything that is not one box."""
+"""The reading of an attribute: its box, None for "no box", or a stop for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def named_boxes(shown: Shown, asked: Asked) -> Statements:
 
 
 def bare(shown: Shown, asked: Asked) -> Statements:
-    """``[10, 20, 30, 40]`` where one attribute is requested and no box has its name: the only box, under any name."""
+    """``[10, 20, 30, 40]`` if a single attribute is requested and no box has its name: the only box, under any name."""
     if len(asked.attributes) > 1:
         return {}
     boxes = {box for value in _walk(shown.value) if isinstance(box := box_in(value), RawBox)}
@@ -149,7 +149,7 @@ def none_found(shown: Shown, asked: Asked) -> Statements:
     members = list(shown.value.values()) if isinstance(shown.value, dict) else []
     empty = not shown.value or any(member in ([], {}) for member in members)
     full = any(isinstance(member, list | dict) and member for member in members)
-    stands_alone = not shown.before[-1:].isalnum()  # the braces of \boxed{} do not stand alone
+    stands_alone = not shown.before[-1:].isalnum()  # the braces of \boxed{} are not separate
     return dict.fromkeys(asked.attributes) if empty and not full and stands_alone else {}
 
 
@@ -169,7 +169,7 @@ def unread_attributes(shown: Shown, statements: Statements, asked: Asked) -> fro
 
 
 def box_in(value: Any) -> Statement:
-    """Returns the box that ``value`` is or holds; None where it says that there is no box."""
+    """Returns the box in ``value``; None if it says that there is no box."""
     if isinstance(value, str):
         inside = _parse_whole(_TAG.sub(" ", value))
         return None if value.strip().casefold() in _NOTHING else _box_of_text(value) if inside is None else box_in(inside)
@@ -233,7 +233,7 @@ def _raw(values: Sequence[Any], *, is_named: bool = False) -> Statement:
 
 
 def _coordinate(value: Any) -> tuple[float, bool] | None:
-    """Returns a number and whether it is a percentage; None for anything that is not a coordinate."""
+    """Returns a number and whether it is a percentage; None if it is not a coordinate."""
     percent = ""
     if isinstance(value, str):
         match = _COORDINATE.fullmatch(value.strip())
@@ -268,7 +268,7 @@ def _walk(value: Any) -> Iterator[Any]:
 
 
 def _parse_whole(text: str) -> Any:
-    """Returns the object or list if ``text`` is nothing else (JSON in a string); None for any other text."""
+    """Returns the object or list if ``text`` contains nothing else (JSON in a string); else None."""
     values = read_json(text.strip()).values if text.lstrip()[:1] in tuple("[{") else ()
     return values[0].value if values and (values[0].start, values[0].end) == (0, len(text.strip())) else None
 
@@ -289,7 +289,7 @@ def _statement_after_name(shown: Shown, asked: Asked, *, tagged: bool) -> Statem
 
 
 def _merge_statements(pairs: Iterator[tuple[str, Statement]]) -> Statements:
-    """Returns one statement for each attribute; a stop where two statements differ."""
+    """Returns a statement for each attribute; a stop if two statements differ."""
     statements: Statements = {}
     for attribute, statement in pairs:
         same = attribute not in statements or statements[attribute] == statement
@@ -325,7 +325,7 @@ def _compile_names(attributes: tuple[str, ...]) -> Asked:
 UNNAMED: Final = frozenset({"bare", "none_found"})
 """Rules that read boxes without the name of an attribute. Readings of all other rules take precedence."""
 LONGEST_REMARK = 300
-"""Characters between two boxes of one answer, at most."""
+"""The most characters between two boxes of an answer."""
 
 _FIRST, _SECOND = "first", "second"
 _PICTURES: Final = {
@@ -347,15 +347,15 @@ _REPLACES = re.compile(r"(?<!\w)(?:final|(?:a|my|the) draft|i was wrong|start(?:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The boxes that one object or list gives."""
+    """The boxes of an object or list."""
 
     boxes: Mapping[str, RawBox | None]
-    """Attribute to its box, or None where the text says that there is none."""
+    """The box of each attribute, or None if the text says that there is none."""
     rule: str
     gap: str
     """The text since the previous reading."""
     owed: frozenset[str] = frozenset()
-    """Attributes for which it gives a box, or several, in a form that cannot be read."""
+    """Attributes with boxes in an unreadable form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,7 @@ class Answer:
     picture: str = ""
     """The image that it is about: ``first``, ``second``, or empty when the text does not say."""
     contested: bool = False
-    """The text gives several unnamed boxes for the only attribute."""
+    """Whether there are several unnamed boxes for the only attribute."""
 
     @property
     def is_clear(self) -> bool:
@@ -378,7 +378,7 @@ class Answer:
 
 
 def last_answer(readings: Sequence[Reading], rest: str) -> Answer:
-    """Returns the last answer in ``readings``; an answer without boxes and rule where there is none.
+    """Returns the last answer in ``readings``; without one, an answer without boxes and rule.
 
     ``rest`` is the text after the last of them.
     """
@@ -405,7 +405,7 @@ def _last_mention(text: str) -> str:
 
 
 def _extend_answer(answer: Answer, reading: Reading, picture: str) -> Answer:
-    """Returns ``answer`` after one more reading."""
+    """Returns ``answer`` updated by another reading."""
     if picture == _FIRST != answer.picture and answer.rule:  # a look back
         return answer if answer.picture else _with_owed(answer, _attributes_with_box(reading.boxes))
     moved = picture != answer.picture and bool(answer.rule)
@@ -429,7 +429,7 @@ def _after_unread(answer: Answer, reading: Reading) -> Answer:
 
 
 def _join_or_replace(answer: Answer, fresh: Answer, gap: str, *, replaces: bool) -> Answer:
-    """Returns both joined where they agree, and otherwise the new answer with the attributes that it owes."""
+    """Returns both joined if they agree, otherwise the new answer with the attributes that it owes."""
     shared = answer.boxes.keys() & fresh.boxes.keys()
     clash = any(answer.boxes[name] != fresh.boxes[name] for name in shared)
     if not clash and (shared or (not replaces and len(gap) <= LONGEST_REMARK) or not answer.rule):
@@ -442,7 +442,7 @@ def _join_or_replace(answer: Answer, fresh: Answer, gap: str, *, replaces: bool)
 
 
 def _yields(first: Answer | Reading, second: Answer | Reading) -> bool:
-    """Says whether ``one`` is an unnamed box, or no box, where ``other`` gives more."""
+    """Whether ``first`` is an unnamed box, or no box, and ``second`` gives more."""
     ranks = [2 if each.rule not in UNNAMED else int(each.rule == "bare") for each in (first, second)]
     return bool(first.rule and second.rule) and ranks[0] < ranks[1]
 
@@ -456,7 +456,7 @@ def _attributes_with_box(boxes: Mapping[str, RawBox | None]) -> frozenset[str]:
 
 
 MOST_TRIED = 200
-"""Objects and lists that are read, from the last one back."""
+"""The most objects and lists that are read, from the end."""
 _REACH = 120
 """Characters before an object or a list that may hold the name of its attribute."""
 
@@ -488,7 +488,7 @@ BOX_RULES: Final[Mapping[str, Callable[[Shown, Asked], Statements]]] = {
 class BoxExtraction:
     """The boxes read from a text, and the name of the rule that read them.
 
-    ``boxes`` has every requested attribute, with None where the model gave no box. It is None when the text was not read;
+    ``boxes`` has every requested attribute, with None for a missing box. It is None for an unreadable text;
     ``rule`` then says why: ``empty``, ``unfinished_thinking``, ``truncated`` (cut off in the middle of an object or a list),
     ``ambiguous`` (only attributes with several boxes, or boxes that may or may not count), ``refusal``
     or ``none``.
@@ -519,7 +519,7 @@ def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
 
 
 def _with_lists(text: str) -> str:
-    """Returns ``text`` with boxes in other forms than JSON, such as tuples, rewritten as lists."""
+    """Returns ``text`` with boxes in forms such as tuples rewritten as JSON lists."""
     for pattern in _UNLISTED:
         text = pattern.sub(r"\g<before>[\2,\3,\4,\5]", text)
     return _UNNAMED_TAG.sub("", text)
@@ -536,7 +536,7 @@ def _last_answer(text: str, document: Document, asked: Asked) -> BoxExtraction:
 
 
 def _readings(text: str, document: Document, asked: Asked) -> tuple[list[Reading], int]:
-    """Returns the readings of all objects and lists that give boxes, and where in ``text`` the last of them ends."""
+    """Returns the readings of all objects and lists with boxes, and the end of the last in ``text``."""
     readings: list[Reading] = []
     previous = since = 0
     for value, start, end in document.values[-MOST_TRIED:]:

@@ -1,4 +1,4 @@
-"""Compare the boxes of a model with the true ones: overlap, missing boxes, and swapped eyes."""
+"""Compares the boxes of a model with the true boxes: overlap, missing boxes, and swapped eyes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ HIT = 0.5
 
 
 class BoxScores(NamedTuple):
-    """How well the requested attributes were found: 0 without a readable answer, NaN where the inference failed."""
+    """How well the requested attributes were located: 0 without a readable answer, NaN for a failed inference."""
 
     overlaps: dict[str, float]
-    """Attribute to the intersection over union of its box with the true one, in [0, 1]; 0 without a box."""
+    """The intersection over union of each attribute's box with the true box, in [0, 1]; 0 without a box."""
     coverage: float
-    """Share of the attributes for which a box was given, in [0, 1]."""
+    """Share of the attributes with a box, in [0, 1]."""
 
 
 def score_boxes(sample: Sample, prediction: Prediction) -> Score:
@@ -69,7 +69,7 @@ def score_box_hit(sample: Sample, prediction: Prediction) -> Score:
 def read_boxes(sample: Sample, prediction: Prediction) -> dict[str, Box | None] | None:
     """Returns the boxes that a model gave, by attribute, in pixels of the image.
 
-    Every requested attribute is present, with None where the model gave no box. Returns None where the answer cannot be read or
+    Every requested attribute is present, with None for a missing box. Returns None if the answer is unreadable or
     the inference failed.
     """
     truth = localisation(sample)
@@ -77,7 +77,7 @@ def read_boxes(sample: Sample, prediction: Prediction) -> dict[str, Box | None] 
 
 
 def box_scores(sample: Sample, prediction: Prediction) -> BoxScores:
-    """Returns the overlap of each box with the true one, and the share of boxes that were given."""
+    """Returns the overlap of each box with the true box, and the share of attributes with a box."""
     truth = localisation(sample)
     boxes = read_boxes(sample, prediction)
     if boxes is None:
@@ -87,12 +87,12 @@ def box_scores(sample: Sample, prediction: Prediction) -> BoxScores:
 
 
 def box_coverage(samples: Sequence[Sample], predictions: Sequence[Prediction]) -> list[float]:
-    """Returns for each sample the share of attributes for which a box was given; NaN where the inference failed."""
+    """Returns the share of attributes with a box for each sample; NaN for a failed inference."""
     return [box_scores(sample, prediction).coverage for sample, prediction in zip(samples, predictions, strict=True)]
 
 
 def localisation(sample: Sample) -> Localisation:
-    """Returns where things are in the image of ``sample``."""
+    """Returns the true boxes of ``sample``."""
     truth = sample.localisation
     if truth is None or not truth.boxes:
         raise UsageError(f"sample {sample.id!r} has no true boxes; expected a localisation with at least one true box")
@@ -106,7 +106,7 @@ def localisation(sample: Sample) -> Localisation:
 
 
 def in_pixels(extraction: BoxExtraction, truth: Localisation, space: BoxSpace) -> dict[str, Box | None] | None:
-    """Converts the extracted boxes from ``space`` to pixels of the image; None where nothing could be read."""
+    """Converts the extracted boxes from ``space`` to pixels of the image; None for an unreadable answer."""
     if extraction.boxes is None:
         return None
     return {name: None if box is None else box.pixels(space, truth.size) for name, box in extraction.boxes.items()}
@@ -125,7 +125,7 @@ def _overlaps(boxes: Boxes, truth: Localisation) -> dict[str, float]:
 
 
 def _swap_eyes_if_better(boxes: Boxes, truth: Localisation) -> Boxes:
-    """Returns the boxes with the eyes swapped where both eyes are given and overlap more that way."""
+    """Swaps the eyes if both are given and overlap more that way."""
     left, right = boxes.get(LEFT_EYE), boxes.get(RIGHT_EYE)
     if left is None or right is None or not are_swapped((left, right), (truth.boxes[LEFT_EYE], truth.boxes[RIGHT_EYE])):
         return boxes
@@ -148,14 +148,14 @@ def _shortest(number: float) -> int | float:
 
 # Does a model write its boxes in the coordinates that were declared for it? Its answers about unperturbed images show it.
 #
-# Each answer is read in every convention of ``core.boxes``. A model that finds boxes at all overlaps the truth in one of them and
-# hardly in the others; noise overlaps little in any.
+# Each answer is read in every convention of ``core.boxes``. A model that locates boxes at all overlaps the truth in one of them
+# and hardly in the others; noise overlaps little in any.
 
 
 LEAST_GAIN = 0.1
 """Another convention is reported only if its mean overlap is higher by this much."""
 LEAST_FIT = 0.5
-"""Mean overlap that another convention has to reach: boxes that fit badly in every convention follow none of them."""
+"""Mean overlap that another convention must reach: boxes that fit badly in every convention follow none."""
 ERROR_RATE = 0.01
 """Greatest probability of a false report, over all other conventions together."""
 
@@ -164,10 +164,10 @@ _SIZE = re.compile(r"(\d{1,6})x(\d{1,6})")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConventionFit:
-    """How well boxes fit when they are read in one convention."""
+    """How well boxes fit when read in a convention."""
 
     overlaps: tuple[float, ...]
-    """Mean overlap of the boxes given for each sample, in [0, 1]; samples without a box are left out."""
+    """Mean overlap of the boxes of each sample, in [0, 1]; samples without a box are left out."""
 
     @property
     def mean(self) -> float:
@@ -178,7 +178,7 @@ class ConventionFit:
 def convention_fits(samples: Sequence[Sample], predictions: Sequence[Prediction]) -> dict[str, ConventionFit]:
     """Returns how well the same answers fit the true boxes in each convention.
 
-    Attributes without a box say nothing about conventions and are left out. A convention in pixels after the processor is left
+    Attributes without a box are left out. A convention in pixels after the processor is left
     out too, unless the question was asked in it or the backend reported the size for every answer (the last entry of
     ``image_sizes`` in its details).
     """
@@ -188,7 +188,7 @@ def convention_fits(samples: Sequence[Sample], predictions: Sequence[Prediction]
 
 
 def better_convention(model: str, declared: str, samples: Sequence[Sample], predictions: Sequence[Prediction]) -> str | None:
-    """Says that the boxes of a model fit another convention clearly better than the declared one; None where none does.
+    """Returns a sentence if a model's boxes fit another convention clearly better than the declared one; else None.
 
     Clearly better means: a mean overlap of at least ``LEAST_FIT`` that is higher by at least ``LEAST_GAIN``, a higher overlap for
     more than half of the samples, and so often higher rather than lower that chance would do it with a probability of at most
@@ -228,7 +228,7 @@ def _fits(sample: Sample, prediction: Prediction) -> Mapping[str, float]:
 
 
 def _spaces(truth: Localisation, prediction: Prediction) -> Iterator[tuple[str, BoxSpace]]:
-    """Yields the conventions that can be tried; the space of the question itself for the convention that it was asked in."""
+    """Yields the possible conventions; for the question's own convention, the space in the question."""
     asked, seen = truth.spoken, _size_after_processor(prediction)
     for name in CONVENTIONS:
         if name == asked.name:

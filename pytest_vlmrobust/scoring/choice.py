@@ -1,9 +1,9 @@
 r"""Which option did the model choose?
 
-Four steps. What part of the text is its answer (``text``). What it states: an answer tag, JSON, a box, the line
-``Answer: B``. A bare answer: a letter or an option's text alone. Else every mention of an option, by its letter or in its
-words, is looked at with the words beside it (``words``, ``mentions``): what announces it, denies it, or says that it is right.
-Two different answers are ambiguous, and a denied mention is none. Nothing is guessed.
+Four steps. First the answer part of the text (``text``). Then explicit statements: an answer tag, JSON, a box, the line
+``Answer: B``. Then a bare answer: only a letter or an option's text. Else every mention of an option, by letter or in
+words, is read with the words around it (``words``, ``mentions``), which announce it, deny it, or call it right.
+Two different answers are ambiguous, and a denied mention does not count. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .yes_no import extract_yes_no
 DEEPEST_TAG = 4
 """Tags inside each other that are read: ``<answer>\\boxed{B}</answer>``."""
 MOST_WORDS = 40
-"""A longer text is a discussion: the words of one option in it are not an answer."""
+"""A longer text is a discussion: the words of an option in it are not an answer."""
 _LONGEST_PHRASE = 240
 
 CHOICE_RULES: Final[Mapping[str, str]] = {
@@ -60,13 +60,13 @@ CHOICE_RULES: Final[Mapping[str, str]] = {
     "yes_no": "``No, there is none.`` where the options are Yes and No, and no letter is mentioned.",
     "option_text": "``A dog is running in the park``: a short text with the words of one option, whole and not denied.",
 }
-"""What each rule reads, the most certain first."""
+"""The rules and what they read, most certain first."""
 
 
 def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     """Returns the option that ``text`` answers with; never raises.
 
-    The text is what the model wrote, thinking included; the options are texts by upper-case letters.
+    ``text`` is the model's whole output, thinking included; ``options`` are texts by upper-case letters.
 
     >>> extract_choice("The answer is **B**.", {"A": "cat", "B": "dog"})
     Extraction(answer='B', rule='statement')
@@ -78,7 +78,7 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
 
 
 def _read(reply: str, options: Options, within: int) -> Extraction:
-    """Returns what is read in a reply, or in the content of a tag that stands in ``within`` others."""
+    """Reads a reply, or the content of a tag nested in ``within`` others."""
     letter = _letter_alone(reply, options) if len(reply) < 6 and "[ " not in reply else None
     if letter:
         return Extraction(letter, "letter")
@@ -90,7 +90,7 @@ def _read(reply: str, options: Options, within: int) -> Extraction:
 
 
 def _outcomes(reply: str, shown: str, options: Options, within: int) -> Iterator[tuple[str, Outcome]]:
-    """Yields what each rule reads, until one of them reads something."""
+    """Yields the outcome of each rule until one reads something."""
     document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
     yield "json", _in_json(reply, document, options, within)
     yield "answer_tag", _in_tag(reply, options, within)
@@ -115,7 +115,7 @@ _COMPARED = re.compile(r"(?<!rather )(?<!other )\bthan (?:the |an? )?$", re.IGNO
 
 
 def _is_beside(mention: Mention, text: str) -> bool:
-    """Says whether an option is named beside another one, not ruled out: "while the truck is green", "larger than the cat"."""
+    """Whether an option is only mentioned next to another one: "while the truck is green", "larger than the cat"."""
     compared = _COMPARED.search(text, max(0, mention.start - 10), mention.start)
     return bool(compared) or (mention.before.void and not mention.denied and not mention.asked)
 
@@ -144,11 +144,11 @@ _SMALL = re.compile(
 
 
 _CYRILLIC = re.compile(r"(?<!\w)[АС](?=\W*\Z)")  # noqa: RUF001
-"""Cyrillic letters that look like Latin ones; not the third letter of that alphabet, which looks like B."""
+"""Cyrillic letters that look like Latin A and C; not the third letter of that alphabet, which looks like B."""
 
 
 def _without_markup(reply: str) -> str:
-    """Returns the reply without HTML and what is struck out, with degrees as a sign and emphasised letters in brackets."""
+    """Returns the reply without HTML and struck-out text, with degree signs and with emphasised letters in brackets."""
     if "\\" in reply or "$$" in reply:
         reply = DEGREES.sub("°", _DISPLAYED.sub(" ", reply))
     if "~~" in reply:
@@ -159,7 +159,7 @@ def _without_markup(reply: str) -> str:
 
 
 def _without_dollars(text: str) -> str:
-    """Returns ``text`` without what is left of the prompt's ``$LETTER``: "Answer: $B"."""
+    """Returns ``text`` without remains of the prompt's ``$LETTER``: "Answer: $B"."""
     return _DOLLARS.sub("", text) if "$" in text else text
 
 
@@ -174,7 +174,7 @@ def _ordinals_as_letters(text: str, options: Options) -> str:
 
 
 def _with_capital_letters(text: str) -> str:
-    """Returns ``text`` with the small letters that stand for options as capitals: "b) dog", "the answer is b"."""
+    """Returns ``text`` with lower-case option letters capitalised: "b) dog", "the answer is b"."""
     text = text if text.isascii() else _CYRILLIC.sub(lambda match: "AC"["АС".index(match[0])], text)  # noqa: RUF001
     said = text.split()
     if (
@@ -187,7 +187,7 @@ def _with_capital_letters(text: str) -> str:
 
 
 def _is_small(word: str) -> bool:
-    """Says whether a word is a small letter that may stand for an option: ``b``, ``(b)``, ``a.``."""
+    """Whether a word is a lower-case letter that may mean an option: ``b``, ``(b)``, ``a.``."""
     letter = word.strip("()[].,:;!?\"'>")
     return len(letter) == 1 and letter.islower() and word not in ("a", "i")
 
@@ -203,7 +203,7 @@ _ANSWER_LINE = re.compile(
 
 
 def _content(said: str, options: Options, within: int) -> Outcome:
-    """Returns what all rules read in the content of a tag."""
+    """Applies all rules to the content of a tag."""
     if within >= DEEPEST_TAG:
         return Stop.NONE
     found = _read(said, options, within + 1)
@@ -248,7 +248,7 @@ def _in_box(reply: str, options: Options, within: int) -> Outcome:
 
 
 def _stated_in(text: str, options: Options) -> Outcome:
-    """Returns what a text behind a tag or a box states by a letter."""
+    """Returns the letter stated in the content of a tag or a box."""
     box = boxed_content(text)
     shown = plain_text(_without_markup(_TAG.sub(" ", text.strip(" $\n.") if box is None else box)))
     later = _with_capital_letters(_without_dollars(shown))
@@ -266,7 +266,7 @@ def _in_line(text: str, mentions: list[Mention], options: Options, within: int) 
     return _content(last[0]["said"], options, within)
 
 
-# Bare answers, and those that need the whole text.
+# Bare answers, and rules that need the whole text.
 
 
 def _letter_alone(phrase: str, options: Options) -> str | None:
@@ -289,8 +289,8 @@ def _yes_no(text: str, mentions: list[Mention], options: Options) -> Outcome:
 
 # Answers that mark every option: check boxes, true or false, probabilities; in JSON, in a list or in a line.
 #
-# Exactly one marked option is the answer. Several are ambiguous, and so are numbers that need not be probabilities: of
-# ``{"A": 1, "B": 2}`` nobody knows whether more is better.
+# The answer is the only marked option. Several are ambiguous, and so are numbers that may not be probabilities: for
+# ``{"A": 1, "B": 2}`` it is unknown whether more is better.
 
 
 _TRUE: Final = frozenset(["true", "yes", "correct", "right", "selected", "chosen", "checked", "x", "match", "✓", "✔", "✅"])
@@ -298,16 +298,16 @@ _FALSE: Final = frozenset(
     ["false", "no", "incorrect", "wrong", "not selected", "unselected", "unchecked", "", "not correct", "✗", "❌"]
 )
 _ENOUGH = 0.5
-"""A probability above this is the largest, whatever the others are."""
+"""A probability above this is certainly the largest."""
 _ROUNDING = 0.05
-"""How far probabilities may be from adding up to 1."""
+"""Tolerance for the sum of probabilities."""
 
 Mark = bool | float | None
 """Whether an option is marked, its probability, or None for anything else."""
 
 
 def marked_in_json(document: Document, options: Options) -> Outcome:
-    """Returns the option that the last object or list of marks says is the answer, None where there is none."""
+    """Returns the option marked in the last object or list of marks; None without one."""
     for item in reversed(document.values):
         for table in _tables(item.value, options):
             return _marked(table, options)
@@ -315,7 +315,7 @@ def marked_in_json(document: Document, options: Options) -> Outcome:
 
 
 def _tables(value: Any, options: Options) -> Iterator[Mapping[str, Any]]:
-    """Yields every mapping from letters of several options to what an object or a list says of them, the outer ones first."""
+    """Yields every mapping from several option letters to their marks in an object or list, outer ones first."""
     if isinstance(value, dict):
         named = {letter: member for key, member in value.items() if (letter := _option(key, options))}
         if len(named) > 1 or any(isinstance(member, bool) for member in named.values()):
@@ -417,7 +417,7 @@ _WORD_MARK = re.compile(
     r"(?=\s*(?:$|[,;.\n|]|\([A-Z]\)|[A-Z]\b))"
 )
 _BEFORE_MARKS = re.compile(r"[\W_]*+(?:\d{1,2}[.)])?[\W_]*+")
-"""What may stand before the first letter of a text that is nothing but marks."""
+"""The possible beginning of a text that consists of marks."""
 
 
 def marked_in_text(text: str, options: Options) -> Outcome:
@@ -436,7 +436,7 @@ def marked_in_text(text: str, options: Options) -> Outcome:
 
 
 def _ticked(boxes: Mapping[str, str]) -> Outcome:
-    """Returns the only option with a tick; where nothing is ticked, a cross is one in brackets or among empty boxes."""
+    """Returns the only ticked option; without ticks, a cross in brackets or among empty boxes counts as a tick."""
     glyphs = {letter: "".join(box.strip("[]() ").split()) or "☐" for letter, box in boxes.items()}
     ticked = [letter for letter, glyph in glyphs.items() if glyph in _CHECKED]
     if not ticked and any(glyph in "☐○◯□⬜xX" for glyph in glyphs.values()):
@@ -445,7 +445,7 @@ def _ticked(boxes: Mapping[str, str]) -> Outcome:
 
 
 def _in_words(text: str, options: Options) -> Outcome:
-    """Reads "A: false, B: true" and "A: 10%, B: 80%", where nothing else is said."""
+    """Reads "A: false, B: true" and "A: 10%, B: 80%" without other text."""
     begun = _BEFORE_MARKS.match(text)
     if not _WORD_MARK.match(text, begun.end() if begun else 0):  # most texts are no table, and this is quick
         return None

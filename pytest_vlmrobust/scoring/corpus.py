@@ -40,11 +40,11 @@ class Answered(NamedTuple):
 class Sums:
     """A corpus metric of some answers: ``value(rows.sum(axis=0))``.
 
-    ``value`` takes sums of shape (..., k) and returns the metric, shape (...), without a warning; NaN where it is undefined.
+    ``value`` takes sums of shape (..., k) and returns the metric, shape (...), without a warning; NaN if undefined.
     """
 
     rows: Array
-    """What each unit, a sample or a group of samples, adds: shape (U, k)."""
+    """The contribution of each unit (a sample or a group of samples), shape (U, k)."""
     members: tuple[tuple[int, ...], ...]
     """The samples of each unit, by index."""
     value: Callable[[Array], Array]
@@ -55,14 +55,14 @@ class Sums:
     highest: float = 1.0
     """The largest possible value; 0 is the smallest."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that are published beside the value, of all units."""
+    """Numbers published with the value, over all units."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusScore:
-    """The published number of a benchmark and its parts; NaN where it is undefined, such as without samples.
+    """The published number of a benchmark and its parts; NaN if undefined, such as without samples.
 
-    Failed inferences are left out, with the whole group that they belong to, and ``n_failed`` counts them. Unparsed answers count
+    Failed inferences are left out together with their group, and ``n_failed`` counts them. Unparsed answers count
     as wrong.
     """
 
@@ -74,11 +74,11 @@ class CorpusScore:
     n_unparsed: int = 0
     """How many of the n have no readable answer."""
     sums: Sums | None = field(default=None, compare=False, repr=False)
-    """What the value is a function of; None where nobody knows, and without answers: it has no interval then."""
+    """The sums behind the value; None if unknown or without answers, and then it has no interval."""
 
 
 CorpusMetric = Callable[[Sequence[Answered]], Sums | tuple[float, Mapping[str, float]]]
-"""The metric of all answers, failed ones included: as a function of sums, or value and parts, which have no interval."""
+"""The metric of all answers, failed ones included: as a function of sums, or as value and parts without an interval."""
 
 CORPUS_METRICS: Registry[CorpusMetric] = Registry("corpus metric", "corpus_metrics")
 """Corpus metrics by name."""
@@ -124,7 +124,7 @@ def key(name: str) -> Callable[[Sample], str]:
 
 
 def key_or_group(name: str) -> Callable[[Sample], str]:
-    """Returns the function that reads the key ``name`` of a sample, or its group where it has no such key."""
+    """Returns a function for the key ``name`` of a sample, or its group without this key."""
 
     def read_group(sample: Sample) -> str:
         group = sample.keys.get(name) or sample.group
@@ -143,7 +143,7 @@ def _list_keys(keys: Mapping[str, str]) -> str:
 
 
 Unit = tuple[tuple[int, ...], list[float]]
-"""The samples of a unit, and what it adds."""
+"""The samples of a unit and its contribution."""
 
 
 def sums_of(units: Sequence[Unit], value: Callable[[Array], Array], worst: ArrayLike, best: ArrayLike, **facts: Any) -> Sums:
@@ -154,7 +154,7 @@ def sums_of(units: Sequence[Unit], value: Callable[[Array], Array], worst: Array
 
 
 def share(part: Array, whole: Array) -> Array:
-    """Returns part / whole, NaN where ``whole`` is 0."""
+    """Returns part / whole; NaN if ``whole`` is 0."""
     shares: Array = np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
     return shares
 
@@ -179,7 +179,7 @@ def _by_sample(answers: Sequence[Answered]) -> list[Unit]:
 
 
 def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> list[Unit]:
-    """Returns, for every group without a failed inference, 1 if all its answers are fully right, else 0, and the count 1."""
+    """Returns for every group without a failed inference 1 if all its answers are right, else 0, and the count 1."""
     return [
         (tuple(places), [float(all(answers[place].score.value == 1 for place in places)), 1.0])
         for places in _places(answers, name).values()
@@ -195,7 +195,7 @@ def _places(answers: Sequence[Answered], name: Callable[[Sample], str]) -> dict[
 
 
 def _side_by_side(kinds: Sequence[Sequence[Unit]]) -> list[Unit]:
-    """Returns units of several kinds, each with columns of its own."""
+    """Returns units of several kinds, each kind in its own columns."""
     return [
         (members, [*[0.0] * (2 * kind), *row, *[0.0] * (2 * (len(kinds) - kind - 1))])
         for kind, units in enumerate(kinds)
@@ -315,7 +315,7 @@ def _of_categories(
 ) -> tuple[Sums, dict[str, Array]]:
     """Returns a function of the shares of each category by kind of unit, and these shares.
 
-    The worst and the best unit belong to the category where one more wrong, or right, sample changes the value most.
+    The worst and best unit belong to the category where another wrong or right sample changes the value most.
     """
     places = _places(answers, lambda sample: sample.category)
     every: list[list[Unit]] = []
@@ -338,7 +338,7 @@ def _of_categories(
 
 
 def _heaviest(lost: Sequence[float], tallies: Sequence[tuple[float, float]]) -> int:
-    """Returns the category whose share one more sample changes most; ``lost`` is how much each category can lose."""
+    """Returns the category whose share changes most with another sample; ``lost`` is how much each category can lose."""
     weights = [amount / (count * (count + 1.0)) if count else 0.0 for amount, (_, count) in zip(lost, tallies, strict=True)]
     return max(range(len(weights)), key=weights.__getitem__, default=0)
 

@@ -59,12 +59,12 @@ def extract_open(text: str) -> Extraction:
 
 
 def _answer_tag(reply: str) -> Outcome:
-    """``<answer>red</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: the content of the last one."""
+    """``<answer>red</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: the content of the last."""
     return _only(answer_tag(reply))
 
 
 def _boxed_answer(reply: str) -> Outcome:
-    r"""``\boxed{42}``: the content of the last one."""
+    r"""``\boxed{42}``: the content of the last."""
     return _only(boxed_content(reply))
 
 
@@ -135,7 +135,7 @@ def targets(sample: Sample) -> tuple[str, ...]:
 
 
 def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
-    """Returns what ``extract`` reads; a refusal counts as an answer where a target is one too ("can't tell")."""
+    """Returns the result of ``extract``; a refusal counts as an answer if a target is a refusal too ("can't tell")."""
     extraction = extract(prediction.text)
     if extraction.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
         return Extraction(plain_text(str(final_words(prediction.text))), WHOLE)
@@ -155,6 +155,6 @@ def grade_best(extraction: Extraction, sample: Sample, prediction: Prediction, c
 
 
 def grade_unread(rule: str, prediction: Prediction) -> Score:
-    """Returns the score of a text without an answer; the rule is ``truncated`` where the text was cut off."""
+    """Returns the score of a text without an answer; the rule is ``truncated`` if the text was cut off."""
     cut = prediction.finish_reason == "length" and prediction.method != LETTER_LOGITS
     return Score.unparsed(TRUNCATED if cut else rule)

@@ -1,8 +1,8 @@
-"""JSON as models write it: anywhere in a text, with single or double quotes, as Python or JavaScript, with extra commas.
+"""JSON as models write it: anywhere in a text, with single or double quotes, in Python or JavaScript style, with extra commas.
 
-The reader also accepts single quotes; quotes inside a string, as long as nothing after one makes it look like its end; ``None``,
+The reader also accepts single quotes; quotes inside a string, unless the text after one makes it look like the end; ``None``,
 ``True`` and other bare words; bare keys; tuples; ``12%``, which becomes the text ``"12%"``; trailing commas; comments to the end
-of a line. It skips what it cannot read. It goes through a text once, from left to right, so the time is linear in the length of
+of a line. It skips unreadable parts. It reads a text once from left to right, so the time is linear in the length of
 any text.
 """
 
@@ -36,7 +36,7 @@ _BETWEEN_COPIES = re.compile(r"(?:[\W_]|json)*", re.IGNORECASE)
 
 
 class JsonValue(NamedTuple):
-    """An object or a list, and where in the text it stands."""
+    """An object or a list, and its position in the text."""
 
     value: Any
     start: int
@@ -54,7 +54,7 @@ class Document(NamedTuple):
 def read_json(text: str) -> Document:
     """Returns the objects and lists of ``text``; never raises.
 
-    An object or list that the end of the text cuts off is ``cut``, unless it begins a copy of the previous one: a model that
+    An object or list cut off by the end of the text is ``cut``, unless it repeats the previous one: a model that
     repeats itself until it is stopped has answered.
 
     >>> read_json("So: {'left_eye': (1, 2, 3, 4,), nose: None}").values[0].value
@@ -77,13 +77,13 @@ def read_json(text: str) -> Document:
 def read_value(text: str, position: int) -> Any:
     """Returns the value that begins at ``position``.
 
-    It is an EOFError where the text ends in the middle of it, and a ValueError where it cannot be read.
+    Raises EOFError if the text ends inside it, and ValueError if it cannot be read.
     """
     return _Reader(text).value(position, 0)[0]
 
 
 class _BrokenError(ValueError):
-    """A value cannot be read; ``position`` is where reading stopped."""
+    """An unreadable value; ``position`` is where reading stopped."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -100,7 +100,7 @@ def _is_copy(text: str, before: JsonValue, start: int) -> bool:
 
 
 class _Reader:
-    """Reads values from one text; each method takes where to begin, and returns what it read and where that ends."""
+    """Reads values from a text; each method takes a position and returns the value and its end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -138,7 +138,7 @@ class _Reader:
         return items, position + 1
 
     def _after_item(self, position: int, closing: str) -> int:
-        """Returns where the next item, or the closing bracket, is to be looked for."""
+        """Returns the position to search for the next item or the closing bracket."""
         position = self._start(position)
         if self._text[position] == ",":
             return position + 1
@@ -194,7 +194,7 @@ def _unescape(content: str) -> str:
         return content
     try:
         return str(json.loads(f'"{content}"', strict=False))
-    except ValueError:  # not as JSON escapes: the words count, and they are there
+    except ValueError:  # not as JSON escapes: only the words count
         return content
 
 
@@ -211,7 +211,7 @@ _END_OF_PHRASE = re.compile(r"[,}\n]")
 
 
 def final_answer(text: str, document: Document) -> str | Stop | None:
-    """Returns the words of the last ``final_answer``; a stop where an object is cut off or the answer has several values."""
+    """Returns the text of the last ``final_answer``; a stop if an object is cut off or the answer has several values."""
     if document.cut is not None and _OBJECT.match(text, document.cut):
         return Stop.TRUNCATED
     matches = list(_FINAL.finditer(text.lower()))
@@ -219,10 +219,10 @@ def final_answer(text: str, document: Document) -> str | Stop | None:
 
 
 def lesser_answer(document: Document) -> str | Stop | None:
-    """Returns the words of the last ``answer``, ``choice`` or ``option`` of an object that has other members, too.
+    """Returns the text of the last ``answer``, ``choice`` or ``option`` of an object with other members.
 
-    An only member of an outermost object counts, too; of several objects, if it is called ``answer`` or ``cell``. Returns a stop
-    where one object or list has several answers: it discusses the options, and the choice is unknown.
+    The only member of an outermost object counts too; with several objects, only if it is called ``answer`` or ``cell``. Returns
+    a stop if an object or list has several answers: it discusses the options, and the choice is unknown.
     """
     several = sum(isinstance(item.value, dict) for item in document.values) > 1
     alone = {"answer", "cell"} if several else {"cell", *LESSER_KEYS}
@@ -259,7 +259,7 @@ def _outermost(value: Any, names: Collection[str]) -> set[str | Stop]:
 
 
 def _phrase(value: Any) -> str | Stop:
-    """Returns a value as words: text as it is, ``[0, 1]`` and ``{"row": 0, "column": 1}`` as ``[0,1]``."""
+    """Returns a value as text: text unchanged, ``[0, 1]`` and ``{"row": 0, "column": 1}`` as ``[0,1]``."""
     if isinstance(value, str | int | float):
         return str(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-r"""Numbers in LaTeX. What is understood is written plainly; anything else is set apart, so that nobody reads a number inside it.
+r"""Numbers in LaTeX. Known commands become plain text; anything else is masked, so that no number inside it is read.
 
-Of ``\frac{1}{2}`` the 2 is no answer, and ``2\sqrt{3}`` is neither 2 nor 3. Where the extra ``maths`` is installed, math-verify
-says whether such an expression equals the target, in a process of its own and within a time limit. Without it, it is unread.
+In ``\frac{1}{2}`` the 2 is no answer, and ``2\sqrt{3}`` is neither 2 nor 3. With the extra ``maths``, math-verify
+decides whether such an expression equals the target, in a separate process with a time limit. Without it, it is unreadable.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 UNREAD: Final = "latex"
 """The rule of an answer that is mathematics in LaTeX, and not understood."""
 SECONDS: Final = 10.0
-"""How long math-verify may take for one answer, its own start included."""
+"""Time limit of math-verify for an answer, including its start."""
 LONGEST: Final = 400
 """Characters of an expression that are read."""
 
 _FIRST_MARK, _MOST = 0xE000, 1000
 MARKS: Final = re.compile("[\ue000-\ue3e7]")
-"""Characters that stand for expressions that are not understood; no text has them, since Unicode leaves them to private use."""
+"""Private-use characters that replace unknown expressions; ordinary text does not contain them."""
 
 _SPACES = re.compile(r"\\[,;:!>]|\\ |\\q?quad\b|~|\\(?:left|right|displaystyle|big|Big)(?![A-Za-z])|\\limits\b")
 DEGREES = re.compile(r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))|\s?\\degree(?:s)?(?![A-Za-z])|\\textdegree")
@@ -54,7 +54,7 @@ _RUN = re.compile(r"[^\s$]{0,200}\\(?!(?:boxed|fbox)\b)[A-Za-z]+[^\s$]{0,400}")
 
 
 class Plain(str):
-    """A text without LaTeX; what was not understood is a character of ``MARKS`` each, and ``expressions`` says which."""
+    """A text without LaTeX; each unknown expression is a character of ``MARKS``, listed in ``expressions``."""
 
     __slots__ = ("expressions",)
     expressions: dict[str, str]
@@ -136,7 +136,7 @@ _LONGEST_POWER = 40
 
 
 def _raised(match: re.Match[str]) -> str:
-    """Returns a power of whole numbers worked out; of ten behind a times sign it stays, for the product is the number."""
+    """Evaluates a power of whole numbers; a power of ten after a times sign stays, because the product is the number."""
     value = int(match["base"]) ** int(match["power"] or match["digit"])
     scales = match["times"] and match["base"] == "10"
     return match[0] if scales or value >= 10**_LONGEST_POWER else f"{match['times'] or ''}{value}"
@@ -164,7 +164,7 @@ def _shifted(match: re.Match[str]) -> str:
 
 
 def same_spelling(expression: str, target: str) -> bool:
-    """Says whether two expressions are spelled alike, but for blanks, dollars and the two spellings of a root and of pi."""
+    """Whether two expressions are spelled alike, ignoring blanks, dollars and the two spellings of roots and pi."""
     return _spelling(expression) == _spelling(target)
 
 
@@ -175,7 +175,7 @@ def _spelling(expression: str) -> str:
 
 _ROOT = re.compile(r"\\sqrt\s?\{\s?(\w{1,40})\s?\}")
 
-# math-verify, in a process of its own: an expression can make a computer algebra system compute for ever.
+# math-verify in a separate process: an expression can make a computer algebra system run forever.
 
 
 _WORKER = """
@@ -193,7 +193,7 @@ for line in sys.stdin:
 
 
 def math_verify_version() -> str | None:
-    """Returns the version of math-verify, None where the extra ``maths`` is not installed."""
+    """Returns the version of math-verify; None without the extra ``maths``."""
     try:
         return importlib.metadata.version("math-verify")
     except importlib.metadata.PackageNotFoundError:
@@ -202,7 +202,7 @@ def math_verify_version() -> str | None:
 
 @lru_cache(maxsize=4096)
 def equals(expression: str, target: str) -> bool | None:
-    """Says whether two expressions are equal; None where math-verify is absent, cannot read one of them, or takes too long."""
+    """Whether two expressions are equal; None if math-verify is absent, cannot read one, or takes too long."""
     if math_verify_version() is None:
         return None
     return _worker().ask(expression, target)
@@ -217,7 +217,7 @@ class _Worker:
         self._lock = threading.Lock()
 
     def ask(self, expression: str, target: str) -> bool | None:
-        """Returns whether both are equal, None where that cannot be said in ``SECONDS``."""
+        """Whether both are equal; None if that is not known within ``SECONDS``."""
         with self._lock:
             process = self._process
             if process is None or process.poll() is not None:

@@ -1,4 +1,4 @@
-"""Where a text mentions answers, what it says of each mention, and which answer it gives on the whole."""
+"""Mentions of answers in a text, the words around each, and the answer of the whole text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .text import WORD, Outcome, Stop, only_answer, strip_ends
 from .words import After, Before, after, before, corrections, last_dissent, roles_of, tokens
 
 MOST_MENTIONS: Final = 150
-"""Mentions that are looked at, the last ones; and the first."""
+"""The most mentions that are read, from the end, and the first one."""
 _LONGEST_OWN = 1_000
 _TAKES_BACK = 4
 """Claims are weighed from 1, the line "Answer: B", to this, an option that is only named."""
 
 
 class Mention(NamedTuple):
-    """One mention of an answer, or a list of several ("A or B"), with what the words beside it say."""
+    """A mention of an answer, or a list of several ("A or B"), with the effect of the words around it."""
 
     start: int
     end: int
@@ -27,18 +27,18 @@ class Mention(NamedTuple):
     in_words: bool = False
     """Whether an option's words are mentioned, and no letter."""
     labelled: bool = False
-    """Whether the letter has its option's text beside it: "B. dog"."""
+    """Whether the letter is followed by its option's text: "B. dog"."""
     marked: bool = False
-    """Whether the letter stands in brackets or quotes."""
+    """Whether the letter is in brackets or quotes."""
     partial: bool = False
     """Whether the words may be a part of a larger quantity."""
     contradicted: bool = False
-    """Whether the letter has another option's text beside it: "A. dog"."""
+    """Whether the letter is followed by another option's text: "A. dog"."""
     before: Before = Before()
     after: After = After()
     recited: bool = False
     turn: int = 0
-    """Where the last words before it end that correct what was said."""
+    """The end of the last correction before it."""
     asked: bool = False
 
     @property
@@ -59,7 +59,7 @@ def lower(text: str) -> str:
 
 
 def find_mentions(text: str, options: Options) -> list[Mention]:
-    """Returns every mention of an option in ``text``, in order, with what the words beside it say."""
+    """Returns every mention of an option in ``text`` in order, with the effect of the words around it."""
     lowered = lower(text)
     letters = list(_letters(text, options))
     own = [(each.start, each.end) for each in letters if each.labelled]
@@ -75,7 +75,7 @@ def find_mentions(text: str, options: Options) -> list[Mention]:
     return _recitals(with_context(_joined(listed, text, lowered), text, lowered), text)
 
 
-# Letters, each with its own text where that follows.
+# Letters, each with its option's text if that follows.
 
 
 _LETTER = re.compile(
@@ -148,7 +148,7 @@ _SIGNS: Final = frozenset(",/&|;")
 
 
 def _joined(listed: list[Mention], text: str, lowered: str) -> list[Mention]:
-    """Returns the mentions, those of one list as one ("A, C and D"), and so words with their letter ("2017 (C)")."""
+    """Returns the mentions, with lists joined ("A, C and D") and words joined with their letter ("2017 (C)")."""
     joined: list[Mention] = []
     for each in listed:
         last = joined[-1] if joined else None
@@ -174,7 +174,7 @@ def _belong_together(last: Mention, each: Mention, text: str, lowered: str) -> b
 
 
 def _is_list(between: str) -> bool:
-    """Says whether what stands between two mentions makes a list of them."""
+    """Whether the text between two mentions makes them a list."""
     if len(between) > 40 or "\n" in between.strip(" "):
         return False
     said = [(word, roles_of(word)) for word in tokens(between) if not _ARTICLE.fullmatch(word)]
@@ -188,7 +188,7 @@ def _is_list(between: str) -> bool:
     return bool(hedges) and all(word in (*hedges, ".", "but") for word, _ in said)
 
 
-# What the words beside each mention say.
+# The effect of the words around each mention.
 
 
 _PAIR = re.compile(r"([A-Z])\W{0,2},\s(?:(?:maybe|perhaps|probably|possibly)\s)?\W?([A-Z])")
@@ -196,7 +196,7 @@ _END = re.compile(r"[.!?\n]")
 
 
 def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = True) -> list[Mention]:
-    """Returns the mentions with what the words beside them say; ``no``: "no" corrects what was said before it."""
+    """Adds the effect of the words around them to mentions; ``no``: whether "no" is a correction."""
     done: list[Mention] = []
     turns = [end for end, _ in corrections(lowered, no=no)]
     floor, waiting = 0, listed[::-1]
@@ -227,7 +227,7 @@ _BETWEEN = re.compile(r"[\s,;.|/)(\[\]&-]*(?:(?:and|or)\s)?[\s(\[]*")
 
 
 def _recitals(listed: list[Mention], text: str) -> list[Mention]:
-    """Returns the mentions, those marked that only recite options one after another: "A. cat B. dog"."""
+    """Marks mentions that only recite the options in sequence: "A. cat B. dog"."""
     recited: set[int] = set()
     for place, (first, second) in enumerate(pairwise(listed)):
         between = text[first.end : second.start]
@@ -252,9 +252,9 @@ class Claim(NamedTuple):
 
 
 def choose(mentions: list[Mention], text: str, known: frozenset[str], *, no: bool = True) -> tuple[str, Outcome]:
-    """Returns which answer the mentions give on the whole, and by which rule; two different ones are ambiguous.
+    """Returns the answer of all mentions and its rule; two different answers are ambiguous.
 
-    ``known`` has the letters that are options; ``no``: "no" corrects what was said before it.
+    ``known`` has the option letters; ``no``: whether "no" is a correction.
     """
     if any(each.contradicted and each.held for each in mentions):
         return "statement", Stop.AMBIGUOUS
@@ -293,7 +293,7 @@ def _claims(mentions: list[Mention], text: str) -> Iterable[Claim]:
 
 
 def _with_neighbours(mentions: list[Mention], text: str) -> list[Mention]:
-    """Returns the mentions, options in words with those that their clause names behind them: "a cat chasing a bird"."""
+    """Joins options in words with the options after them in the same clause: "a cat chasing a bird"."""
     done = mentions[-1:]
     for each, behind in reversed(list(pairwise(mentions))):
         both = each.in_words and behind.in_words and each.held and behind.held and each.before.kind and not behind.before.kind
@@ -337,12 +337,12 @@ def _place(each: Mention, text: str) -> tuple[bool, bool]:
 
 
 def _is_topic(each: Mention, text: str) -> bool:
-    """Says whether a list of letters is only what the text is about: "A vs B: …"."""
+    """Whether a list of letters is only the topic of the text: "A vs B: …"."""
     return len(each.letters) > 1 and text[each.end : each.end + 1] == ":"
 
 
 def _closes(each: Mention, held: list[Mention], text: str) -> bool:
-    """Says whether a letter at the end stands by itself, and no other option is meant before it."""
+    """Whether a letter at the end is isolated and no other option is chosen before it."""
     ahead = text[: each.start].rstrip(" \"'([*")
     set_off = not ahead or ahead[-1] in ".,:;!?\n-→👉✅" or ahead.endswith(" but")
     if not set_off and (not each.turn or strip_ends(text[each.turn : each.start])):
@@ -353,7 +353,7 @@ def _closes(each: Mention, held: list[Mention], text: str) -> bool:
 def _after_changes(
     claims: list[Claim], letters: list[Mention], turns: list[tuple[int, bool]], lowered: str
 ) -> list[Claim] | None:
-    """Returns the claims that were not taken back; None where the text takes back and says nothing new."""
+    """Returns the claims that were not retracted; None if the text retracts without a new claim."""
     dissent = last_dissent(lowered)
     claims = [claim for claim in claims if claim.mention.start > dissent]
     for begin, unsettled in reversed(turns) if claims else ():

@@ -1,6 +1,6 @@
-"""Numbers as they are written, in digits and in words, and the scorers of answers that are numbers.
+"""Numbers in digits and words, and the scorers of numeric answers.
 
-A number is read whole, with its exponent, fraction, scale and sign, or not at all: 12 is not in 112, 1.12, x^12 or 12:30.
+A number is read completely, with exponent, fraction, scale and sign, or not at all: 12 is not in 112, 1.12, x^12 or 12:30.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST = 40
 _LAST_CHARACTERS = 5_000
 """Characters at the end of a text in which numbers are looked for: a model that writes more is stuck in a loop."""
 _MOST_NUMBERS = 200
-"""Numbers of it that are looked at, the last ones."""
+"""The most numbers that are read, from the end."""
 
 _SCALE_WORDS: Final = {
     "dozen": 12,
@@ -92,7 +92,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[+-]?\d{1,40},\d|\d{1,9}(?:st|nd|rd|th)")
-"""What is a number where nothing else stands in the text, and may be several in a sentence."""
+"""Forms that are a number as a whole text, but may be several numbers in a sentence."""
 _BOUND = re.compile(
     r"(?:[±<>≤≥]|\b(?:at (?:least|most)|(?:more|less|fewer|greater|higher|lower) than|over|under|above|below|up to|plus or minus|"
     r"no (?:more|less|fewer) than))\s?$"
@@ -133,7 +133,7 @@ _ONE = re.compile(
     r"(?:\b(?:only|just|exactly|precisely|total of|answer is|there is|there's)\s+)one(?!\s(?:of|who|that|which|at)\b)",
     re.IGNORECASE,
 )
-"""Where "one" is a number: elsewhere it may be a pronoun."""
+"""Contexts where "one" is a number and not a pronoun."""
 _HAN: Final = dict(zip("零一二三四五六七八九", range(10), strict=True)) | {"两": 2, "兩": 2, "\u3007": 0}
 _HAN_UNITS: Final = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _DIGITS, _UNITS = "".join(_HAN), "".join(_HAN_UNITS)
@@ -165,11 +165,11 @@ class Number:
     is_bound: bool = False
     """Written as the end of a range: "at least 5", "5+"."""
     span: tuple[int, int] = (0, 0)
-    """Where it stands in the straightened text."""
+    """Its position in the straightened text."""
 
 
 def read_number(text: str) -> Number | None:
-    """Returns the number if ``text`` is nothing else, with or without a unit; None for any other text.
+    """Returns the number if ``text`` contains nothing else except a unit; else None.
 
     >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("twenty-five").value, read_number("12 or 13")
     (Fraction(2501, 2), 'cm', Fraction(25, 1), None)
@@ -189,7 +189,7 @@ def read_number(text: str) -> Number | None:
 
 
 def numbers_in(text: str) -> list[Number]:
-    """Returns the numbers that ``text`` mentions and does not deny, in order; of a long text, those at its end.
+    """Returns the numbers in ``text`` that are not denied, in order; for a long text, those at its end.
 
     ``one`` counts only where it cannot be a pronoun.
     """
@@ -198,7 +198,7 @@ def numbers_in(text: str) -> list[Number]:
 
 
 def _is_denied(line: str, start: int, end: int) -> bool:
-    """Says whether a text denies what stands at a place: by a few words right before it, or right after it."""
+    """Whether the words directly before or after a position deny what is there."""
     before = _DENIED_BEFORE.search(line, max(0, start - 50), start)
     return before is not None or _DENIED_AFTER.match(line, end, end + 40) is not None
 
@@ -235,7 +235,7 @@ _COINS = re.compile(r"\b(?:there (?:is|are)|see|count|has|have|for|in|over|last|
 
 
 def _typed(text: str) -> str:
-    """Returns ``text`` with the numbers typed that the patterns of digits and words would read in part only.
+    """Returns ``text`` with numbers in digits that the patterns would otherwise read only in part.
 
     Fractions and powers of one character (before 5½ is normalised to 51/2), "minus 5", "five point five", "two thirds".
     """
@@ -245,7 +245,7 @@ def _typed(text: str) -> str:
 
 
 def _negative(match: re.Match[str]) -> str:
-    """Returns a sign for the word "minus", where it does not subtract: "5 minus 3", "x minus 3"."""
+    """Returns a sign for the word "minus" unless it subtracts: "5 minus 3", "x minus 3"."""
     before = match["before"] or ""
     subtracts = len(before) == 1 or before[-1:].isdigit() or before.lower() in _VALUES.keys() | _SCALE_WORDS.keys()
     return match[0] if subtracts else f"{before} -" if before else "-"
@@ -310,7 +310,7 @@ def _in_digits(match: re.Match[str], line: str) -> Iterator[Number]:
 
 
 def _core(match: re.Match[str]) -> Fraction | None:
-    """Returns the value of the digits of a number, None where it divides by 0."""
+    """Returns the value of a number's digits; None for a division by 0."""
     name, core = next(
         (name, match[name]) for name in ("science", "power", "mixed", "gaps", "comma", "dots", "plain") if match[name]
     )
@@ -406,7 +406,7 @@ _ANNOUNCED: Final = {name: OPEN_RULES[name] for name in ("answer_tag", "boxed", 
 
 
 def relaxed_match(answer: str, target: str) -> bool:
-    """Says whether ``answer`` is ``target``: numbers within five percent of the target, texts in their normalised spelling.
+    """Whether ``answer`` matches ``target``: numbers within five percent, texts in normalised spelling.
 
     Masry et al. 2022, "ChartQA", section 5.1, after Methani et al. 2020. A target of 0 is met by 0 only, and 5 km is not 5 m.
     The published rule makes no exception for years: 1960 is within five percent of 2010. Where one side has a percent sign, it
@@ -444,7 +444,7 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
 
 
 def _relaxed_expression(expressions: Mapping[str, str], extraction: Extraction, sample: Sample, prediction: Prediction) -> Score:
-    """Returns 1 for an expression that equals a target; whether another one is within five percent is not known."""
+    """Returns 1 for an expression that equals a target; other expressions are unread."""
     marks = MARKS.findall(extraction.answer or "")
     expression = expressions[marks[-1]]
     if len(marks) == 1 and any(equals(expression, target) for target in targets(sample)):
@@ -474,7 +474,7 @@ def score_numeric_contained(sample: Sample, prediction: Prediction) -> Score:
 
 
 def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) -> Score:
-    """Returns the score of the announced part of a text, or else of its conclusion, or of all of it."""
+    """Returns the score of the announced part of a text, else of its conclusion, else of the whole text."""
     reply = final_words(_typed(prediction.text))
     if isinstance(reply, Stop):
         return grade_unread(reply.value, prediction)
@@ -483,7 +483,7 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
     if not text:
         return grade_unread("empty", prediction)
     if concludes:
-        formula = not any(map(_value, targets(sample)))  # is found as it is spelled, whatever numbers it has
+        formula = not any(map(_value, targets(sample)))  # is searched as spelled, with any numbers in it
         regions = [_announced_number(reply, plain), Extraction(text, CONCLUDED) if formula else _concluded(text)]
     else:
         regions = [apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)]
@@ -493,7 +493,7 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
 
 
 def _announced_number(reply: str, plain: str) -> Extraction:
-    """Returns what is announced as the answer; of several numbers in it the one that it concludes with."""
+    """Returns the announced answer; of several numbers, the concluding one."""
     announced = _in_json(reply) or apply_rules(_ANNOUNCED, str(plain))
     said = announced.answer
     if said is None or MARKS.search(said) or len(numbers_in(said)) < 2:
@@ -503,7 +503,7 @@ def _announced_number(reply: str, plain: str) -> Extraction:
 
 
 def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sample, prediction: Prediction) -> Score | None:
-    """Returns the score of a part of a text, None where it has no number."""
+    """Returns the score of a part of a text; None without a number."""
     where = region.answer or ""
     mention = _mention(where, targets(sample))
     if region.rule == Stop.AMBIGUOUS.value or (mention and len(where) <= _SHORT and _EITHER.search(where)):
@@ -517,7 +517,7 @@ def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sa
 _NO_ANSWER = re.compile(r"^\W*confidence\b[^\n]*|\bimage \d{1,2}>", re.IGNORECASE | re.MULTILINE)
 """How sure a model is, and the mark of an image: their numbers are no answer."""
 _BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|,\s(?:that is|namely)\b|\s-\s|\b(?:including|consisting|made up)\b)")
-"""What stands behind a total that its parts follow: "7 people: four adults and three children"."""
+"""The text after a total that is followed by its parts: "7 people: four adults and three children"."""
 _BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
 _ASIDE = re.compile(
@@ -555,7 +555,7 @@ _SINGLE = re.compile(
 
 
 def _in_json(reply: str) -> Extraction | None:
-    """Returns the answer of an object in JSON, None where there is none."""
+    """Returns the answer in a JSON object; None without one."""
     if "{" not in reply:
         return None
     text = straighten(reply)
@@ -567,7 +567,7 @@ def _in_json(reply: str) -> Extraction | None:
 
 
 def _concluded(text: str) -> Extraction:
-    """Returns the number, or the sentence, that a text concludes with; no answer where several numbers may be meant."""
+    """Returns the concluding number or sentence of a text; no answer if several numbers are possible."""
     text = _typed(text)
     lines = [read_number(line) for line in text[:_LAST_CHARACTERS].split("\n") if line.strip()]
     alone = {line.value for line in lines if line}
@@ -580,7 +580,7 @@ def _concluded(text: str) -> Extraction:
     for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
         kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
     sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(kept[-_LAST_SENTENCES:])))
-    outside = [_BRACKETS.sub(" ", sentence) for sentence in sentences]  # what stands in brackets explains
+    outside = [_BRACKETS.sub(" ", sentence) for sentence in sentences]  # text in brackets explains
     sentences = outside if any(MARKS.search(sentence) or numbers_in(sentence) for sentence in outside) else sentences
     said = next((sentence for sentence in reversed(sentences) if MARKS.search(sentence) or numbers_in(sentence)), "")
     if not said or MARKS.search(said):
@@ -604,19 +604,19 @@ def _concluded(text: str) -> Extraction:
 
 
 def _without_digits(text: str) -> str:
-    """Returns "0" or "1" for a text that says so without a number, and any other text as it is."""
+    """Returns "0" or "1" for a text that says so without a number; other texts unchanged."""
     said = text.strip().rstrip(".!").lower()
     return "0" if _NOTHING.fullmatch(said) else "1" if _SINGLE.fullmatch(said) else text
 
 
 def _last_expression(where: str) -> str:
-    """Returns the mark of the last expression that is not understood, where no number follows it; else an empty text."""
+    """Returns the mark of the last unknown expression if no number follows it; else an empty text."""
     marks = list(MARKS.finditer(where))
     return marks[-1][0] if marks and not numbers_in(where[marks[-1].end() :]) else ""
 
 
 def _score_expression(expression: str, region: Extraction, sample: Sample, prediction: Prediction) -> Score:
-    """Returns whether an expression is a target: spelled like it, or equal to it by math-verify; unread where unknown."""
+    """Returns the score of an expression: equal to a target by spelling or math-verify; unread if unknown."""
     equal = [same_spelling(expression, target) or equals(expression, target) for target in targets(sample)]
     if not any(equal) and None in equal:
         return grade_unread(UNREAD, prediction)
@@ -652,7 +652,7 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
 
 
 def _is_same(mentioned: Number, wanted: Number) -> bool:
-    """Says whether two numbers are equal, in one unit where both have one."""
+    """Whether two numbers are equal, with equal units if both have one."""
     return mentioned.value == wanted.value and (not mentioned.unit or not wanted.unit or mentioned.unit == wanted.unit)
 
 

@@ -1,4 +1,4 @@
-"""The options of a question, and where a text mentions them in words."""
+"""The options of a question, and their mentions in words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AFTER = re.compile(
 
 
 def is_other(sentence: str, start: int, end: int) -> bool:
-    """Says whether the number ``sentence[start:end]`` is part of another quantity, or one of several; lower case is expected.
+    """Whether the number ``sentence[start:end]`` (lower case) is part of another quantity, or one of several.
 
     >>> is_other("12 + 3 = 15", 0, 2), is_other("it is at least 12", 15, 17), is_other("9 + 3 = 12", 8, 10)
     (True, True, False)
@@ -113,7 +113,7 @@ class Options:
     """(text, letter), the longest text first."""
     whole: Mapping[str, frozenset[str]]
     longest: int
-    """Characters of the longest text as it is compared."""
+    """Characters of the longest normalised text."""
     lowered: Mapping[str, str]
     """Every text in lower case, on one line."""
     cells: bool = False
@@ -131,9 +131,9 @@ class Options:
         return with_cells(text) if self.cells else with_lettered_pictures(text) if self.pictures else text
 
     def exact(self, text: str) -> Outcome:
-        """Returns the letter of the option that ``text`` is, ignoring case, articles and punctuation at its ends.
+        """Returns the letter of the option equal to ``text``, ignoring case, articles and punctuation at its ends.
 
-        Of options that differ only in these, the one with exactly that spelling; a stop if there is none. The "A" of ``A dog`` is
+        Among options that differ only in these, the one with the exact spelling; a stop if there is none. The "A" of ``A dog`` is
         its article.
         """
         if len(text) > 2 * self.longest + _DECORATION:
@@ -144,7 +144,7 @@ class Options:
         return only_answer(spelled or set(letters))
 
     def begins(self, text: str, letter: str) -> int:
-        """Returns how many characters of ``text`` are the words of the option ``letter`` at its beginning, 0 for none."""
+        """Returns the length of the option ``letter`` at the beginning of ``text``; 0 if it does not begin with it."""
         own = self.lowered[letter]
         lead = len(text) - len(text.lstrip(_OPENING))
         article = _ARTICLE.match(text, lead)
@@ -154,7 +154,7 @@ class Options:
         return 0
 
     def begun_by(self, text: str) -> frozenset[str]:
-        """Returns the letters of the option, the longest one, with whose words ``text`` begins; none where there is none."""
+        """Returns the letters of the longest option at the beginning of ``text``; empty if none."""
         start = bare(text)
         for words, _ in self.phrases:
             if start.startswith(words) and ends_here(start, len(words)) and not is_other(start, 0, len(words)):
@@ -162,11 +162,11 @@ class Options:
         return frozenset()
 
     def mentions(self, lowered: str) -> list[tuple[int, int, frozenset[str], bool]]:
-        """Returns where a text in lower case mentions options by their words: begin, end, letters, and whether as one of several.
+        """Returns the mentions of options by words in a lower-case text: start, end, letters, and whether it is one of several.
 
-        Whole words (``112`` does not mention ``12``) and quantities (nor does ``12:30``, but ``12 or 13`` mentions both where
-        both are options), and of overlapping mentions the longest (``red car``, not ``car``). Options that are a single
-        letter, ``no`` or ``one`` are not looked for: ``a`` is an article.
+        Only whole words (``112`` does not mention ``12``) and quantities (nor does ``12:30``, but ``12 or 13`` mentions both if
+        both are options); of overlapping mentions the longest (``red car``, not ``car``). Options that are a single
+        letter, ``no`` or ``one`` are not searched: ``a`` is an article.
         """
         sentence = lowered.replace("\n", " ")
         taken: list[tuple[int, int, frozenset[str], bool]] = []
@@ -189,7 +189,7 @@ _WORD_BEHIND = re.compile(r"[ -]\w+")
 
 
 def _in_compound(sentence: str, start: int, end: int) -> bool:
-    """Says whether words are part of a compound of another meaning, such as "hot dog"; lower case is expected."""
+    """Whether lower-case words are part of a compound with another meaning, such as "hot dog"."""
     before, behind = _WORD_BEFORE.search(sentence, max(0, start - _REACH), start), _WORD_BEHIND.match(sentence, end)
     if not before and not behind:
         return False
@@ -257,7 +257,7 @@ _STATED = re.compile(r"\b(?:answer|option|choice)(?: is|:)? (?:the )?\Z")
 
 
 def _is_meant(sentence: str, words: str, start: int, end: int) -> bool:
-    """Says whether words that are also function words stand for a place: "on the left", not "she left" or "that's right"."""
+    """Whether an ambiguous word means a place: "on the left", not "she left" or "that's right"."""
     if sentence.startswith("'s ", end):
         return sentence.startswith("ing", sentence.find(" ", end + 3) - 3)
     if _STATED.search(sentence, max(0, start - _REACH), start):
@@ -276,7 +276,7 @@ _MOST_MENTIONS = 100
 
 
 def _occurrences(sentence: str, words: str) -> Iterator[int]:
-    """Yields where ``words`` stand as whole words, from the end of the sentence; of very many, the last ones."""
+    """Yields the positions of ``words`` as whole words, from the end of the sentence, up to a limit."""
     start = len(sentence)
     for _ in range(_MOST_MENTIONS):
         start = sentence.rfind(words, 0, start + len(words) - 1)
@@ -287,7 +287,7 @@ def _occurrences(sentence: str, words: str) -> Iterator[int]:
 
 
 def _begins_here(text: str, position: int) -> bool:
-    """Says whether a word begins at ``position``: not inside a word, and not inside a number such as ``-3`` or ``1.5``."""
+    """Whether a word begins at ``position``: not inside a word or a number such as ``-3`` or ``1.5``."""
     if not position or not _is_word(text[position]):
         return True
     before = text[position - 1]
@@ -299,7 +299,7 @@ def _begins_here(text: str, position: int) -> bool:
 
 
 def ends_here(text: str, position: int) -> bool:
-    """Says whether a word ends at ``position``: not inside a word, and not inside a number such as ``1.5``."""
+    """Whether a word ends at ``position``: not inside a word or a number such as ``1.5``."""
     if position >= len(text) or not _is_word(text[position - 1]):
         return True
     after = text[position]
@@ -310,5 +310,5 @@ def ends_here(text: str, position: int) -> bool:
 
 
 def _is_word(character: str) -> bool:
-    """Says whether ``character`` joins with its neighbours into one word; Chinese characters and kana do not."""
+    """Whether ``character`` forms words with its neighbours; Chinese characters and kana do not."""
     return character == "_" or (character.isalnum() and not "\u3040" <= character <= "\u9fff")

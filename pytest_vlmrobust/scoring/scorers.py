@@ -51,8 +51,8 @@ def names() -> list[str]:
 def score(sample: Sample, prediction: Prediction) -> Score:
     """Returns the score of ``prediction``: NaN when the inference failed, 0 and unparsed when no answer can be read.
 
-    Where the model was asked and gave none, the rule says why (``UNANSWERED``): a refusal is not searched for an answer. The
-    scorer is ``sample.scorer`` or, where that is empty, ``sample.task``; it is a UsageError where nothing says how the sample is
+    For a completed inference without an answer, the rule says why (``UNANSWERED``): a refusal is not searched for an answer. The
+    scorer is ``sample.scorer`` or else ``sample.task``. Raises UsageError if nothing says how the sample is
     scored (``UNDECLARED``).
     """
     _refuse_undeclared(sample)
@@ -74,7 +74,7 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
 
 @lru_cache(maxsize=4096)
 def _letter_score(letter: str, accepted: tuple[str, ...]) -> Score:
-    """Returns the score of a letter that was offered: one and the same for all questions with one target."""
+    """Returns the cached score of a letter."""
     return Score(float(letter.casefold() in map(str.casefold, accepted)), LETTER_LOGITS, letter)
 
 
@@ -129,7 +129,7 @@ register("boxes", score_boxes)
 register("box_hit", score_box_hit)
 
 
-# Checks that the scorers and the corpus metric that a dataset names exist, before any model is asked.
+# Checks, before the first inference, that the scorers and the corpus metric of a dataset exist.
 
 
 def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -> None:

@@ -1,6 +1,6 @@
-"""What all readings of a text share: their result, one spelling, signs of a refusal, and what part of the text is its answer.
+"""Common parts of all readers: their result, normalised spelling, signs of a refusal, and the answer part of a text.
 
-Thinking, control tokens, and what comes after the answer's turn are cut; the marks of families of models are data,
+Thinking, control tokens, and text after the answer's turn are removed; the marks of model families are data,
 ``families.yaml``.
 """
 
@@ -23,7 +23,7 @@ from pytest_vlmrobust.files.document import parse_document, read_bytes
 class Extraction:
     """The answer read from a text, and the name of the rule that read it.
 
-    ``answer`` is None when the text was not read; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
+    ``answer`` is None for an unreadable text; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
     the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``too_long`` (``LONGEST_REPLY``),
     ``refusal``, ``ambiguous`` (more than one answer) or ``none``.
     """
@@ -48,7 +48,7 @@ Outcome = str | Stop | None
 
 T = TypeVar("T")
 Ladder = Mapping[str, Callable[[T], Outcome]]
-"""Rules by name, the most certain first. The docstring of a rule says what it reads."""
+"""Rules by name, most certain first. The docstring of a rule says what it reads."""
 
 
 def first_outcome(outcomes: Iterable[tuple[str, Outcome]]) -> Extraction:
@@ -67,39 +67,39 @@ def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
 
 
 def only_answer(answers: set[str]) -> Outcome:
-    """Returns the answer if there is exactly one, None for none, and a stop for several."""
+    """Returns the only answer, None without one, and a stop for several."""
     if len(answers) > 1:
         return Stop.AMBIGUOUS
     return next(iter(answers), None)
 
 
 WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u04ff"
-"""Characters that a letter of an option must not touch; Chinese ones may: 选B项."""
+"""Characters that must not touch an option letter; Chinese characters may: 选B项."""
 
 
-# One spelling of letters, quotes and blanks.
+# Normalised letters, quotes and blanks.
 
 
 _MATHS = re.compile(r"\$([^$\s]{1,80})\$")
 _MARKUP = re.compile(r"[*`]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
 _MARKS = re.compile(r"[*`_#\\$]")
-"""What all markup has."""
+"""Characters of markup."""
 _ONE_SPELLING = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u00b4\u02bc", "'"),
         **dict.fromkeys("\u201c\u201d\u300c\u300d\u300e\u300f\u00ab\u00bb", '"'),
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
         **dict.fromkeys("\u2014\u2015", " - "),
-        "\u0130": "I",  # the one letter whose lower case is two characters: offsets would shift
+        "\u0130": "I",  # the only letter whose lower case has two characters, which would shift offsets
         **dict(zip("\u3002\u3001\uff0c\u060c\u061b\u061f\u0964\u3010\u3011", ".,,,;?.[]", strict=True)),
     }
 )
 INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f\xad\u061c\u180e\u200b-\u200f\u202a-\u202c\u2060-\u2064\u2066-\u206f\ufeff\ud800-\udfff]"
 )
-"""Characters that nobody sees: controls, blanks of no width, soft hyphens, marks of direction, halves of characters.
+"""Invisible characters: controls, zero-width blanks, soft hyphens, direction marks, unpaired surrogates.
 
-Not U+202D and U+202E, which show the letters after them in another order.
+Not U+202D and U+202E, which reorder the letters after them.
 """
 _ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~•·"
 NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -107,7 +107,7 @@ _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
 
 def straighten(text: str) -> str:
-    """Returns ``text`` with one spelling of each quotation mark, dash and full stop, without invisible characters."""
+    """Returns ``text`` with normalised quotation marks, dashes and full stops, without invisible characters."""
     return text if text.isascii() else INVISIBLE.sub("", text.translate(_ONE_SPELLING))
 
 
@@ -123,7 +123,7 @@ def plain_text(text: str) -> str:
 
 @lru_cache(maxsize=1024)  # several rules look at the same phrase
 def fold_case(text: str) -> str:
-    """Returns ``text`` as ``plain_text`` would show it, case folded, on one line."""
+    """Returns ``text`` as plain text, case folded, on one line."""
     return " ".join(plain_text(text).casefold().split())
 
 
@@ -173,15 +173,15 @@ _SIGNS = (
     "do not",
 )
 _MORE_SIGNS = ("not enough", "impossible", "n't", " not ", "sorry", "抱歉", "无法", "不能", "看不到")
-"""Every refusal has one of these; most texts have none."""
+"""Every refusal contains one of these; most texts contain none."""
 
 
 def is_refusal(lowered: str) -> bool:
-    """Says whether a lower-cased text has the words of a refusal, or of not knowing."""
+    """Whether a lower-case text has words of refusing or not knowing."""
     return any(sign in lowered for sign in _SIGNS + _MORE_SIGNS) and _REFUSAL.search(lowered) is not None
 
 
-# The answer's part of a text: without thinking, control tokens, and what comes after the answer's turn.
+# The answer part of a text: without thinking, control tokens, and text after the answer's turn.
 
 
 FAMILIES: Final = Path(__file__).with_name("families.yaml")
@@ -193,15 +193,15 @@ LONGEST_REPLY: Final = 100_000
 _BEGINNING, _ENDING = 2_000, 10_000
 """Characters of a very long reply that are searched for an answer."""
 _SIGN = re.compile(r"[<\[\u25c1]|^Here('s| is| are) my |assistantfinal|\Aanalysis(?=[A-Z])|/think\n", re.MULTILINE)
-"""Every mark has one of these; most texts have none."""
+"""Every mark contains one of these; most texts contain none."""
 _BARE_ANALYSIS = re.compile(r"analysis(?=[A-Z])")
-"""Where harmony begins to think, control tokens lost."""
+"""The start of thinking in the harmony format without control tokens."""
 _TOKEN = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:bos|pad)>|</?co\b[^<>]{0,80}>")
 _BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
 _WORDS = re.compile(r"[^\W\d_]+[,.:]?\s+[^\W\d_]")
 _PAIR = re.compile(r"\s*<([A-Za-z][\w:-]{0,40})>")
 _THINKING = re.compile(r"think|thought|reason|scratch|reflect|rationale", re.IGNORECASE)
-"""What is in the name of a mark around thinking, also of one that no family is known for."""
+"""Parts of names of thinking marks, including marks of unknown families."""
 _TAG = r"(?:final[_ ]?)?answer|conclusion|response|result|final|solution|output|final_response"
 _ANSWER_OPEN = re.compile(rf"<(?:{_TAG})>|\[answer\]", re.IGNORECASE)
 _ANSWER_CLOSE = re.compile(rf"</(?:{_TAG})>|\[/answer\]", re.IGNORECASE)
@@ -209,7 +209,7 @@ _NOT_THINKING = re.compile(
     rf"(?:{_TAG}|option|choice|letter|ref|box|bbox|object|point|json|image|img|video|grounding|b|i|u|em|strong|p|span|div|li|ul|ol|code|pre|h\d|table|html|body)",
     re.IGNORECASE,
 )
-"""Names of pairs around an answer or a part of it, and those of HTML."""
+"""Names of pairs around an answer or part of it, and of HTML."""
 _NEXT_QUESTION = re.compile(
     r"\n\W*(?:(?:(?:[Nn]ext|[Nn]ew|[Ff]ollow-up|[Aa]nother) )?[Qq]uestion|QUESTION|Q|[Uu]ser|USER|[Hh]uman|HUMAN|[Ii]nstruction"
     r"|[Ee]xercise|[Ee]xample)\W{0,2}(?: ?\d{1,4})?\W{0,2}:"
@@ -220,7 +220,7 @@ _NEXT_QUESTION = re.compile(
 
 @cache
 def _families() -> tuple[re.Pattern[str], dict[str, str]]:
-    """Returns a pattern of all marks of ``families.yaml``, and what each of them does, in lower case."""
+    """Returns a pattern of all marks of ``families.yaml``, and the effect of each in lower case."""
     content = read_bytes(FAMILIES, what="marks of families", error=UsageError)
     top = parse_document(content, FAMILIES.name, error=UsageError, expected="'families:'")
     entries = top.mapping(("families", "end_of_turn"), required=("families", "end_of_turn"))
@@ -235,7 +235,7 @@ def _families() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def final_words(text: str) -> str | Stop:
-    """Returns the answer's part of a text, full-width letters made plain, without control tokens and invisible characters.
+    """Returns the answer part of a text with plain full-width letters, without control tokens and invisible characters.
 
     A stop when the text ends while thinking (``after_thinking``), or is too long to be read.
     """
@@ -243,7 +243,7 @@ def final_words(text: str) -> str | Stop:
         return Stop.TOO_LONG
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _with_few_marks(text))
     plain = INVISIBLE.sub("", plain)
-    if "<|begin_of_box|>" in plain:  # of GLM; alone it says no more than what stands in it
+    if "<|begin_of_box|>" in plain:  # of GLM; without other text only its content counts
         plain = _BOX_TOKENS.sub(lambda box: box[1] if box[0] == plain.strip() else f"\\boxed{{{box[1]}}}", plain)
     reply = after_thinking(plain)
     if reply is None:
@@ -256,7 +256,7 @@ def final_words(text: str) -> str | Stop:
 
 
 def shortened(reply: str) -> str:
-    """Returns the beginning and the end of a very long reply, whole lines or words; an answer stands at one of them."""
+    """Returns the beginning and end of a very long reply in whole lines or words; the answer is at one of them."""
     if len(reply) <= _BEGINNING + _ENDING:
         return reply
     tail = reply[-_ENDING:]
@@ -274,7 +274,7 @@ def after_thinking(text: str) -> str | None:
     pattern, does = _families()
     lowered = text.lower()
     lowered = lowered if len(lowered) == len(text) else text
-    parts: list[tuple[str, str]] = []  # what each part is ("said", "thinking", "answer"), and its text
+    parts: list[tuple[str, str]] = []  # the kind of each part ("said", "thinking", "answer") and its text
     kind, begin = ("thinking", len("analysis")) if _BARE_ANALYSIS.match(text) else ("said", 0)
     for mark in pattern.finditer(lowered):
         action = does.get(mark[0], "close" if mark[0].startswith("</") else "open")
@@ -295,7 +295,7 @@ def after_thinking(text: str) -> str | None:
 
 
 def _said(parts: list[tuple[str, str]]) -> str:
-    """Returns what was said after the thinking, or before it where nothing follows; of marked answers, the last one."""
+    """Returns the text after thinking, or before it if nothing follows; of marked answers, the last."""
     blank = [(kind, _TOKEN.sub(" ", words)) for kind, words in parts]
     answers = [words for kind, words in blank if kind == "answer" and words.strip()]
     if answers:
@@ -308,7 +308,7 @@ def _said(parts: list[tuple[str, str]]) -> str:
 def _without_pairs(text: str) -> str | None:
     """Returns ``text`` without pairs ``<x>…</x>`` of several words, of any name, before something else.
 
-    None where it begins with an unknown mark that is never closed, and has neither an answer tag nor a box.
+    None if it begins with an unclosed unknown mark and has neither an answer tag nor a box.
     """
     while (opened := _PAIR.match(text)) and not _NOT_THINKING.fullmatch(opened[1]):
         closed = text.find(f"</{opened[1]}>", opened.end())
@@ -325,7 +325,7 @@ def _without_pairs(text: str) -> str | None:
 
 
 _MOST_MARKS = 30
-"""Marks on one letter in the stream-safe text format of UAX #15."""
+"""Most combining marks on a letter in the stream-safe text format of UAX #15."""
 _MANY_MARKS = re.compile(rb"\x01{%d,}" % (_MOST_MARKS + 1))
 
 
@@ -340,7 +340,7 @@ def _with_few_marks(text: str) -> str:
 
 
 def answer_tag(text: str) -> str | None:
-    """Returns the content of the last ``<answer>…</answer>``, or ``<response>``, closed or not; None where there is none."""
+    """Returns the content of the last ``<answer>…</answer>`` or ``<response>``, closed or not; None without one."""
     if "<" not in text and "[" not in text:
         return None
     parts = _ANSWER_OPEN.split(text)
@@ -348,13 +348,13 @@ def answer_tag(text: str) -> str | None:
 
 
 def boxed_content(text: str) -> str | None:
-    r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
+    r"""Returns the content of the last ``\boxed{…}`` with balanced braces; None without one."""
     found = last_box(text)
     return None if found is None else text[found[0] : found[1]]
 
 
 def last_box(text: str) -> tuple[int, int] | None:
-    r"""Returns where the content of the last ``\boxed{…}`` begins and ends; None where there is none."""
+    r"""Returns the start and end of the content of the last ``\boxed{…}``; None without one."""
     start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
     if start < 0:
         return None

@@ -1,6 +1,6 @@
-"""The words beside an answer in a text: what announces it, what denies it, what takes it back.
+"""The words around an answer in a text: announcements, denials, retractions.
 
-One window decides whether a mention is denied: the words of its clause before it, and the first words after it. The words are
+A window decides whether a mention is denied: the words of its clause before it, and the first words after it. The words are
 data, ``words.yaml``, for all languages at once.
 """
 
@@ -30,7 +30,7 @@ _ROLES: Final = (
     *("hedge", "but", "because", "ending", "void", "aside", "also", "dissent", "correction", "yes", "no", "compounds", "label"),
 )
 _JOINED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-"""Letters of languages that set no blank between a word and what belongs to it."""
+"""Letters of languages without blanks between words."""
 _TOKEN = re.compile(r"[^\s.,;:!?()\[\]{}\"<>=/|*$&+\u2192\u21d2\u27f9\u2234-]+(?:-[^\s.,;:!?()\[\]{}\"<>=/|*$&+-]+)*|\S")
 _SENTENCE_END = re.compile(r"[.!?;\n](?!(?<=[.!?])\d)")
 _REACH = 200
@@ -41,15 +41,15 @@ _NONE: Final = frozenset[str]()
 
 
 class Words(NamedTuple):
-    """Phrases by role, the longest first: those of languages with blanks between words, and the others; and the roles of each."""
+    """Phrases by role, longest first, for languages with and without blanks between words, and the roles of each phrase."""
 
     spaced: dict[str, dict[str, None]]
     joined: dict[str, tuple[str, ...]]
     roles: dict[str, frozenset[str]]
     begins: dict[str, int]
-    """Most words of a phrase, by its first word."""
+    """The most words of a phrase by first word."""
     ends: dict[str, int]
-    """Most words of a phrase, by its last word."""
+    """The most words of a phrase by last word."""
 
 
 @cache
@@ -89,9 +89,9 @@ def roles_of(word: str) -> frozenset[str]:
 
 
 def scoring_rules() -> dict[str, object]:
-    """Returns what determines how a stored text is read.
+    """Returns the identity of the reading rules.
 
-    The version of the rules, the SHA-256 of their words, and the version of math-verify, None where it is not installed.
+    It has the version of the rules, the SHA-256 of their words, and the version of math-verify, None without it.
     """
     digest = hashlib.sha256(FILE.read_bytes() + FAMILIES.read_bytes()).hexdigest()
     return {"version": VERSION, "words": digest, "math_verify": math_verify_version()}
@@ -110,7 +110,7 @@ def _last_phrase(said: list[str]) -> tuple[frozenset[str], list[str]]:
 
 
 def _first_phrase(said: list[str]) -> tuple[frozenset[str], int]:
-    """Returns the roles of the longest phrase that ``said`` begins with, and the number of its words, at least 1."""
+    """Returns the roles of the longest phrase at the start of ``said``, and its number of words, at least 1."""
     known = words()
     for count in range(min(known.begins.get(said[0], 0), len(said)) if said else 0, 0, -1):
         if found := known.roles.get(" ".join(said[:count])):
@@ -120,15 +120,15 @@ def _first_phrase(said: list[str]) -> tuple[frozenset[str], int]:
 
 @cache
 def _signs(*roles: str) -> frozenset[str]:
-    """Returns the longest word of each phrase of some roles; a text without them has none of the phrases."""
+    """Returns the longest word of each phrase of some roles; a text without these words has none of the phrases."""
     return frozenset(max(phrase.split(" "), key=len) for role in roles for phrase in words().spaced[role])
 
 
-# What stands before a mention.
+# The words before a mention.
 
 
 class Before(NamedTuple):
-    """What the words of a sentence before a mention make of it."""
+    """The effect of the words before a mention."""
 
     kind: str = ""
     """``line`` ("Answer:"), ``statement`` ("the answer is"), ``conclusion`` ("so"), ``subject`` ("the dog is"), ``named``
@@ -137,13 +137,13 @@ class Before(NamedTuple):
     void: bool = False
     """Whether the writer does not hold it: supposed, said by others, thought before."""
     turned: bool = False
-    """Whether it is set against what was denied before: "not A but"."""
+    """Whether it is contrasted with a denied option: "not A but"."""
 
 
 def before(lowered: str, start: int, floor: int = 0, turn: int = 0) -> Before:
-    """Returns what the words before ``start`` say of what stands there.
+    """Returns the effect of the words before ``start`` on the mention there.
 
-    What stands before ``floor`` is about another mention, and what stands before ``turn`` was corrected since.
+    Words before ``floor`` belong to another mention, and words before ``turn`` were corrected.
     """
     begin = max(turn, start - _REACH, 0)
     ends = [match.end() for match in _SENTENCE_END.finditer(lowered, begin, start)]
@@ -169,7 +169,7 @@ _CONCLUSIONS: Final = frozenset(["it_is", "so", "arrow"])
 
 
 def _step(rest: list[str], roles: frozenset[str]) -> str:
-    """Returns what the last words of ``rest`` do, the strongest of their roles."""
+    """Returns the strongest role of the last words of ``rest``."""
     sign = _SIGNS.get(rest[-1], "") if "it_is" not in roles else ""
     if sign == "point":
         sign = "arrow" if rest[-2:-1] in (["="], ["-"]) else "colon"
@@ -235,7 +235,7 @@ _DENYING: Final = frozenset(["not", "wrong", "unlike"])
 
 
 def _clause(said: list[str], place: int) -> list[str]:
-    """Returns the words of the clause in which the announcement at ``place`` stands, up to the mention."""
+    """Returns the words of the clause with the announcement at ``place``, up to the mention."""
     for begin in range(min(place, len(said)) - 1, -1, -1):
         word = said[begin]
         if "breaks" in roles_of(word) and "unlike" not in _last_phrase(said[: begin + 1])[0]:
@@ -248,7 +248,7 @@ def _clause(said: list[str], place: int) -> list[str]:
 
 
 def _denies(clause: list[str]) -> bool:
-    """Says whether the words of a clause deny what comes after them."""
+    """Whether the words of a clause deny what follows."""
     text = f" {' '.join(clause)} "
     if text.isascii() and "n't " not in text and _signs("not", "wrong", "unlike").isdisjoint(clause):
         return False
@@ -281,7 +281,7 @@ _THAT: Final = (["что"], ["dass"], ["że"], ["that"])
 
 
 def _is_void(sentence: list[str], place: int, kind: str) -> bool:
-    """Says whether a sentence only supposes or reports what comes after its words; of those before a comma, a condition does."""
+    """Whether a sentence only supposes or reports what follows; before a comma only a condition does."""
     if _signs("void", "aside", "condition").isdisjoint(sentence) and all(map(str.isascii, sentence)):
         return False
     begin = max((at + 1 for at, word in enumerate(sentence[:place]) if "turns" in roles_of(word)), default=0)
@@ -302,14 +302,14 @@ def _is_void(sentence: list[str], place: int, kind: str) -> bool:
     return not whole.isascii() and any(phrase in whole for phrase in words().joined["void"])
 
 
-# What stands behind a mention.
+# The words after a mention.
 
 
 class After(NamedTuple):
-    """What the words behind a mention make of it."""
+    """The effect of the words after a mention."""
 
     end: int = 0
-    """Where the words that say so end, in the text."""
+    """The end of these words in the text."""
     denied: bool = False
     verdict: bool = False
     """Whether they say that it is the answer: "is correct", "fits best"."""
@@ -330,7 +330,7 @@ _BEHIND_VOID = re.compile(
 
 
 def after(lowered: str, end: int, ceiling: int) -> After:
-    """Returns what the words from ``end`` to the next mention, at ``ceiling``, say of what stands before them."""
+    """Returns the effect of the words from ``end`` to the next mention at ``ceiling`` on the mention before them."""
     stop = _SENTENCE_END.search(lowered, end, min(ceiling, end + _REACH))
     limit = stop.start() if stop else min(ceiling, end + _REACH)
     matches = islice(_TOKEN.finditer(lowered, end, limit), _MOST_BEHIND)
@@ -352,7 +352,7 @@ def after(lowered: str, end: int, ceiling: int) -> After:
 
 
 def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[str, int]:
-    """Returns what the first words behind a mention say, ``verdict``, ``denied`` or nothing, and how many words say it."""
+    """Returns the effect of the first words after a mention (``verdict``, ``denied`` or nothing) and their number."""
     place, linked = 0, False
     while truncated and said[-1:] in (["a"], ["an"], ["the"]):
         said = said[:-1]
@@ -381,7 +381,7 @@ def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[st
 
 
 def _after_joined(lowered: str, begin: int, limit: int, plain: After, *, modal: bool) -> After:
-    """Reads what stands behind a mention in a language that sets no blanks."""
+    """Reads the words after a mention in a language without blanks."""
     known = words().joined
     for _ in range(3):
         text = lowered[begin:limit].lstrip()
@@ -399,12 +399,12 @@ def _after_joined(lowered: str, begin: int, limit: int, plain: After, *, modal: 
     return plain
 
 
-# What takes back, or replaces, what was said before.
+# Retractions and corrections.
 
 
 @cache
 def _turning(role: str) -> re.Pattern[str]:
-    """Returns the pattern of the phrases of a role, each at the beginning of a clause."""
+    """Returns the pattern of a role's phrases at the start of a clause."""
     spaced, joined = ("|".join(map(re.escape, by[role])).replace(r"\ ", r"\s") for by in words()[:2])
     begins = r"(?:(?<=[.!?;,:\n(-])\s*|(?<=[.,!?;:-] )|\A|(?<=\n)|(?<=\bbut )|(?<=\bno )|(?<=\bbecause ))"
     return re.compile(rf"{begins}(?:(?:{spaced})(?!\w)|{joined})(?:[\s,.!;:)-]*no(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*")
@@ -416,7 +416,7 @@ def _words_of(lowered: str) -> frozenset[str]:
 
 
 def _has_sign(lowered: str, role: str) -> bool:
-    """Says whether a text may have phrases of a role; most have none, and this is quick."""
+    """A quick test of whether a text may contain phrases of a role."""
     return not _signs(role).isdisjoint(_words_of(lowered)) or (not lowered.isascii() and _has(lowered, words().joined[role]))
 
 
@@ -428,9 +428,9 @@ _NO = re.compile(r"(?<=[.!?;,:\n-]\s)(?:no|nope)\s*[,.!:-]+\s*")
 
 @lru_cache(maxsize=8)  # asked for twice of each text
 def corrections(lowered: str, *, no: bool = False) -> list[tuple[int, bool]]:
-    """Returns where words stand that correct what was said before, in order; and whether they leave it open ("wait").
+    """Returns the positions of corrections in order, and whether they leave the answer open ("wait").
 
-    ``no``: "no" is such a word, too ("A. No, B").
+    ``no``: whether "no" is a correction ("A. No, B").
     """
     found: list[tuple[int, bool]] = []
     if _has_sign(lowered, "correction"):
@@ -441,7 +441,7 @@ def corrections(lowered: str, *, no: bool = False) -> list[tuple[int, bool]]:
 
 
 def last_dissent(lowered: str) -> int:
-    """Returns where the last words end that take back what was said before, -1 for nowhere."""
+    """Returns the end of the last retraction; -1 without one."""
     if not _has_sign(lowered, "dissent"):
         return -1
     return max((match.end() for match in _turning("dissent").finditer(lowered)), default=-1)
@@ -454,7 +454,7 @@ CORRECTION: Final = re.compile(
     r"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:wait|actually|correction|scratch that|hold on|hmm|oops|i mean|or rather"
     r"|on second thoughts?|let me (?:re-?check|double-?check|check)|sorry)\b[\s,.!;:)-]*"
 )
-"""English words that begin what replaces what was said before; searched in lower case."""
+"""English words that begin a replacement of an earlier answer, in lower case."""
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|\n|\Z")
 
 

@@ -1,8 +1,8 @@
 """Did the model say yes or no?
 
-The same steps as for options (``choice``): the answer's text; a tag, JSON or a box; the word alone; the word among others, by the
-words beside it. A denial is an answer, too ("There is no dog in the image"), unless the question denies something itself. What a
-text says is there is one only where it is all that was asked for: whether "There is a dog" means yes depends on the question.
+The same steps as for options (``choice``): the answer part; a tag, JSON or a box; the bare word; the word among others, by the
+words around it. A denial is an answer too ("There is no dog in the image"), unless the question itself denies something. An
+affirmation is an answer only if it covers the whole question: whether "There is a dog" means yes depends on the question.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ YES_NO_RULES: Final[Mapping[str, str]] = {
     "denial": "``There is no dog``, ``No dog is visible``, ``It is not a dog``, where nothing speaks against it.",
     "affirmation": "``There is a dog``, ``A dog is visible``, where the question asked for a dog and for nothing else.",
 }
-"""What each rule reads, the most certain first."""
+"""The rules and what they read, most certain first."""
 
 
 def extract_yes_no(text: str, question: str = "") -> Extraction:
     """Returns ``"yes"`` or ``"no"`` as read from ``text``; never raises.
 
-    What "There is no dog, but there is a cat" answers depends on the question, where that is known.
+    The meaning of "There is no dog, but there is a cat" depends on the question, if known.
 
     >>> extract_yes_no("There is no dog, so yes")
     Extraction(answer='yes', rule='conclusion')
@@ -69,14 +69,14 @@ _HOW_TO_ANSWER = re.compile(
     rf"\b(?:please )?(?:\w+ly |just )?(?:answer|respond|reply|say)\b[^.?!]{{0,60}}?{_EITHER_WORD}[^.?!]{{0,40}}[.?!]?"
     rf"|,? ?{_EITHER_WORD}"
 )
-"""What a question says of its answer, whose "no" is about nothing that is asked: "Please answer yes or no"."""
+"""Instructions in a question whose "no" denies nothing: "Please answer yes or no"."""
 _PROMPT = re.compile(r"^\W*(?:(?:final )?answer\s?)?\(?(?:yes ?(?:/|or) ?no)\)?\s?[:=]", re.MULTILINE)
 _DOLLARS = re.compile(r"\$(?:WORD\b\s*=?\s*)?(?=\w)")
 _IDIOM = re.compile(
     r"\b(?:no (?:doubt|question|problem|worries|wonder)(?: (?:about (?:it|that)|at all))?|without (?:a |any )?(?:doubt|question)"
     r"|there(?:'s| is) no (?:doubt|question)(?: that| about (?:it|that))?|not only)\b(?:[,.!:;]+)?"
 )
-"""Words with "no" in them that deny nothing that was asked."""
+"""Phrases with "no" that deny nothing."""
 
 
 _COURTESY = re.compile(
@@ -84,11 +84,11 @@ _COURTESY = re.compile(
     r"|i can (?:\w+ )?(?:help|assist|see (?:the|this|your) (?:image|picture|photo))|let me (?:look|check|see)"
     r"|(?:i(?:'d| would|'ll| will) be )?(?:happy|glad) to)\b[^.!\n]*)[.!]\s+(?=\S)"
 )
-"""A beginning that may only be polite, where what follows answers: "Yes, I can help with that! There is no dog"."""
+"""A beginning that may only be polite before the answer: "Yes, I can help with that! There is no dog"."""
 
 
 def _read(reply: str, question: str, within: int) -> Extraction:
-    """Returns what is read in a reply, or in the content of a tag that stands in ``within`` others."""
+    """Reads a reply, or the content of a tag nested in ``within`` others."""
     reply = shortened(reply)
     text = _PROMPT.sub("answer:", lower(_DOLLARS.sub("", plain_text(reply))))
     if not text:
@@ -102,7 +102,7 @@ def _read(reply: str, question: str, within: int) -> Extraction:
 
 
 def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tuple[str, Outcome]]:
-    """Yields what each rule reads, until one of them reads something."""
+    """Yields the outcome of each rule until one reads something."""
     yield "answer_tag", _content(answer_tag(reply), question, within)
     yield "boxed", _content(boxed_content(reply), question, within)
     yield "json", _in_json(reply, question, within)
@@ -133,11 +133,11 @@ def _in_json(reply: str, question: str, within: int) -> Outcome:
     return _content(str(said[-1]) if said else None, question, within)
 
 
-# The word alone, or among others.
+# The bare word, or among others.
 
 
 _SHORT: Final = {"y": "yes", "n": "no", "1": "yes", "0": "no", "right": "yes"}
-"""Whole answers that are too common to be looked for in longer ones."""
+"""Whole answers that are too common to search for in longer texts."""
 _SURELY = r"(?:absolutely|definitely|certainly|of course|surely|obviously|clearly|probably)"
 _IT = r"(?:that|this|it|the (?:claim|statement))"
 _ASSENT = re.compile(
@@ -177,14 +177,14 @@ _MOST_SAID = 100
 
 @cache
 def _foreign() -> re.Pattern[str]:
-    """Returns a pattern for the words of yes and no of all languages at the beginning or the end of a text, set off."""
+    """Returns a pattern for yes and no of all languages at the start or end of a text."""
     said = sorted((each for role in ("yes", "no") for by in words()[:2] for each in by[role]), key=len, reverse=True)
     spelled = "|".join(map(re.escape, said))
     return re.compile(rf"\A\W{{0,9}}({spelled})(?=\s?(?:[,.;:!\n]|- |$))|(?<=[\s:是为は])({spelled})(?=[\s.!]*\Z)")
 
 
 def _chosen(text: str, question: str) -> tuple[str, Outcome]:
-    """Returns what the words yes and no say on the whole, and by which rule."""
+    """Returns the answer of the words yes and no in the text, and its rule."""
     found = {match.span(match.lastindex or 0) for match in _foreign().finditer(text)}
     spans = sorted(found | {match.span() for match in _SAID.finditer(text)})[-_MOST_SAID:]
     mentions = [
@@ -213,7 +213,7 @@ _SENTENCE_BEGINS = re.compile(r"(?:[.!?:\n]|\b(?:image|picture|photo|photograph|
 
 
 def _begins(text: str, question: str) -> Outcome:
-    """Returns what the first clause says where it is a phrase for yes or no, or what a later sentence begins with: "… Yes, …"."""
+    """Returns the answer of a first clause that is a phrase for yes or no, or of a later sentence that begins so: "… Yes, …"."""
     clause = _FIRST_CLAUSE.split(text, maxsplit=1)
     said = "no" if _DISSENT.fullmatch(clause[0]) else "yes" if _ASSENT.fullmatch(clause[0]) else None
     rest = clause[-1]
@@ -240,7 +240,7 @@ _NEGATIVE = re.compile(
 
 
 def _contradicts(first: str, rest: str, question: str) -> bool:
-    """Says whether the clause after "yes" denies what was asked, or the one after "no" affirms it: "No, there is a dog"."""
+    """Whether the clause after "yes" denies the question, or the clause after "no" affirms it: "No, there is a dog"."""
     clause = _END_OF_CLAUSE.split(rest.strip(" ,.;:!-\n"))[0].strip(" ,")
     if first == "yes":
         return _DISSENT.fullmatch(clause) is not None or (bool(question) and _denies(clause, question))
@@ -291,7 +291,7 @@ _MORE = re.compile(
     r" (?:lying|sitting|standing|walking|running|sleeping|playing|resting) (?:on|in|under|near|beside|behind|at) (?:the|an?) \w+$"
     r"|\b(?:two|three|four|five|six|several|many|some) "
 )
-"""What a text may say of something that is there, beyond what was asked: where it lies, and how many there are."""
+"""Additions to an affirmation that are allowed: location and number."""
 _COUNTS = re.compile(r"\b(?:one|single|only|just|alone)\b")
 _WHERE = re.compile(r"^in (?:the|this) (?:image|picture|photo|photograph|scene),? ")
 _UNSURE = re.compile(
@@ -299,12 +299,12 @@ _UNSURE = re.compile(
     r"|like|almost|nearly|something|what|(?:picture|image|photo|photograph)s? of)\b|n't\b|\?"
 )
 _CONTENT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
-"""A word; in Chinese, Japanese and Korean, which set no blanks around one, each character."""
+"""A word, or a character in Chinese, Japanese and Korean, which have no blanks between words."""
 _OTHER_ONE = re.compile(
     r"\b(?:just|merely|only|other|another|mistaking|longer|fully|completely|entirely|totally|alone|lack|lacks|lacking|miss"
     r"|second|additional|more|further|too|very|so)\b"
 )
-"""Words with which something is there all the same: "no other dog", "not just one dog", "not fully visible"."""
+"""Words that keep a denial from denying presence: "no other dog", "not just one dog", "not fully visible"."""
 _DOUBTED = re.compile(
     r"\b(?:not|n't|wrong|incorrect|false|untrue|mistaken?|disagree|deny|denies|impossible|error)\b(?! (?:appear|seem|look)s? )"
     r"(?: \w+){0,3}? (?:that|to (?:say|think|claim))\b|\bnot (?:\w+ )?there is no\b"
@@ -318,7 +318,7 @@ _OF_THE_PICTURE = re.compile(
 
 
 def _denies(text: str, question: str) -> bool:
-    """Says whether a text in lower case denies what was asked for."""
+    """Whether a lower-case text denies the question."""
     if _DENIED_NOTHING.search(text) or _NEGATIVE.search(question) or _DOUBTED.search(text):
         return False
     parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
@@ -331,7 +331,7 @@ def _denies(text: str, question: str) -> bool:
 
 
 def _affirms(text: str, question: str) -> bool:
-    """Says whether a text is one clause that says that what was asked for, and all of it, is there."""
+    """Whether a text is a single clause that affirms the whole question."""
     clause = _WHERE.sub("", text.strip(" .!,:\"'()"))
     asked = _subjects(question)
     if not asked or _NEGATIVE.search(question) or _UNSURE.search(text):
@@ -343,7 +343,7 @@ def _affirms(text: str, question: str) -> bool:
 
 
 def _is_about(clause: str, question: str) -> bool:
-    """Says whether a clause is about what was asked for, and about nothing else: it has words of the question only."""
+    """Whether a clause only has words of the question."""
     said = {word for word in _subjects(_OF_THE_PICTURE.sub("", clause)) if not word.endswith("ly")}
     asked = _subjects(question)
     return bool(said) and all(_share({word}, asked) for word in said)
@@ -354,7 +354,7 @@ def _share(said: set[str], asked: set[str]) -> bool:
 
 
 def _same(word: str, other: str) -> bool:
-    """Says whether two words are forms of one: "dog" and "dogs"; in other scripts, where endings differ more, by their stem."""
+    """Whether two words are forms of the same word: "dog" and "dogs"; in other scripts, with more endings, by stem."""
     if word == other or not word.isascii():
         stem = max(3, min(len(word), len(other)) - 2)
         return word == other or (min(len(word), len(other)) >= 4 and word[:stem] == other[:stem])
@@ -363,5 +363,5 @@ def _same(word: str, other: str) -> bool:
 
 
 def _subjects(text: str) -> set[str]:
-    """Returns the words of ``text`` that say what it is about."""
+    """Returns the content words of ``text``."""
     return {word for word in _CONTENT.findall(text) if "frame" not in roles_of(word)}

@@ -1,4 +1,4 @@
-"""Store: predictions that are made once; of a run, the journal of its records, its evidence, manifest and thumbnails."""
+"""Store: predictions made once, and the journal, evidence, manifest and thumbnails of runs."""
 
 from __future__ import annotations
 

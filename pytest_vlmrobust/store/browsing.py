@@ -1,6 +1,6 @@
-"""Browsing: the answers of one or several runs, in files that are never written to.
+"""Browsing: the answers of one or more runs in read-only files.
 
-What is looked for is found by :mod:`.searching`. Questions and answers are read for what is looked at, no more.
+:mod:`.searching` finds answers. Questions and texts are read only for what is displayed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECONDS = 60.0
 _MOST_VIEWS = 10_000
 """Views of a sample: a damaged file may claim any number."""
 _NAMES_LIKE = 2_000
-"""Ids that a mistyped one is compared with."""
+"""Ids that a mistyped id is compared with."""
 _CACHED = 6
 """Results that are remembered, with a few numbers for each answer."""
 
@@ -41,32 +41,32 @@ class Scored(NamedTuple):
 
     cell: BrowsedCell
     value: float
-    """In [0, 1]; NaN where an inference failed."""
+    """In [0, 1]; NaN for a failed inference."""
     state: str
     """One of ``STATES``."""
     flip: str
-    """One of ``FLIPS``; empty where one of the two scores is not known."""
+    """One of ``FLIPS``; empty if a score is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was asked about one sample in one cell, and what came back for each view."""
+    """The question and the answers to all views of a sample in a cell."""
 
     cell: BrowsedCell
     sample: Sample
     answers: tuple[Answer, ...]
     clean: Answer | None
-    """The answer to the clean image; ``None`` where it is not known."""
+    """The answer to the clean image; ``None`` if unknown."""
     mark: Scored
     notes: tuple[str, ...]
-    """What the setting could not do to its images."""
+    """Notes about images that the setting could not change as intended."""
 
 
 class Browser:
-    """The answers of some runs; any number of threads may ask it. What cannot be read is a ``StoreError``."""
+    """The answers of some runs. Thread-safe; raises ``StoreError`` for unreadable files."""
 
     def __init__(self, runs: Mapping[str, Path]) -> None:
-        """Remembers where runs are, by their names; nothing is opened before it is asked for."""
+        """Keeps the directories of runs by name; files are opened on first use."""
         if len(runs) > MOST_RUNS:
             raise UsageError(f"{len(runs)} runs are too many to look at side by side: choose up to {MOST_RUNS} of them")
         self.runs = dict(runs)
@@ -79,13 +79,13 @@ class Browser:
         """The runs and datasets whose samples are in the table of names; they are all written before the first answer."""
 
     def close(self) -> None:
-        """Closes what was opened; closing twice is fine."""
+        """Closes all files; closing twice is fine."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
             self._connection, self._attached = None, {}
 
-    # What there is.
+    # Overview.
 
     def cells(self) -> list[BrowsedCell]:
         """Returns the cells of all runs that have answers, run by run in the order of the data and then of evaluation."""
@@ -100,7 +100,7 @@ class Browser:
             return found
 
     def names_like(self, dataset: str, sample: str) -> list[str]:
-        """Returns ids of samples of a dataset whose length is nearest to that of this one: what a mistyped id may have meant."""
+        """Returns sample ids of a dataset with a length similar to a mistyped id."""
         with self._reading() as connection:
             names = " union ".join(
                 f"select cast(id as text) as id from {self._schema(name)}.samples where dataset = :dataset"
@@ -109,12 +109,12 @@ class Browser:
             query = f"select id from ({names}) order by abs(length(id) - length(:sample)), id limit {_NAMES_LIKE}"
             return [name for (name,) in connection.execute(query, {"dataset": dataset, "sample": sample})]
 
-    # What is looked for.
+    # Searching.
 
     def answers(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> Found:
-        """Returns the answers that are looked for, in order; of a sample under a setting of several views one key.
+        """Returns the matching answers in order; a sample with several views has one key.
 
-        ``sort`` is one of ``SORTS``; ``cells`` are runs and ids of cells that they may be of, ``None`` for all.
+        ``sort`` is one of ``SORTS``; ``cells`` are the allowed runs and cell ids, ``None`` for all.
         """
         with self._reading() as connection:
             key = ("answers", wanted, sort, None if cells is None else frozenset(cells), self._version(connection))
@@ -122,9 +122,9 @@ class Browser:
             return found
 
     def samples(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> list[FoundSample]:
-        """Returns the samples of the answers that are looked for; the ones that most settings harm come first.
+        """Returns the samples of the matching answers, those harmed by most settings first.
 
-        ``sort`` is ``data`` for the order of the data; anything else puts the worst first. ``cells`` as in :meth:`answers`.
+        ``sort`` is ``data`` for the order of the data, or anything else for worst first. ``cells`` as in :meth:`answers`.
         """
         order = "first" if sort == "data" else "harmed desc, wrong desc, first"
         with self._reading() as connection:
@@ -132,10 +132,10 @@ class Browser:
             found: list[FoundSample] = self._once(key, lambda: self._search(connection).samples(wanted, order, cells))
             return found
 
-    # What is looked at.
+    # Reading.
 
     def read(self, key: AnswerKey) -> Seen:
-        """Returns what was asked and answered."""
+        """Returns the question and its answers."""
         with self._reading() as connection:
             name = self._names[key.run]
             cell = next((cell for cell in self._cells(connection) if (cell.run, cell.id) == (name, key.cell)), None)
@@ -144,7 +144,7 @@ class Browser:
             return self._read(connection, cell, key.place)
 
     def find(self, run: str, model: str, dataset: str, sample: str, setting: str) -> Seen | None:
-        """Returns what was asked and answered about a sample, by names; ``None`` where it was not asked."""
+        """Returns the question and answers of a sample by names; ``None`` if it was not asked."""
         with self._reading() as connection:
             asked = (run, model, dataset, setting)
             cell = next((cell for cell in self._cells(connection) if (cell.run, *cell[2:5]) == asked), None)
@@ -170,7 +170,7 @@ class Browser:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Gives the connection to one thread at a time, with the files attached that there are now."""
+        """Gives the connection, with the current files attached, to one thread at a time."""
         with self._lock, explain_errors(Path(FILE_NAME), "read"):
             connection = self._opened()
             try:
@@ -198,7 +198,7 @@ class Browser:
         uris = {}
         for name in names:
             path = self._path(name)
-            Evidence.open(path.parent, read_only=True).close()  # raises for whatever no run of this release wrote
+            Evidence.open(path.parent, read_only=True).close()  # raises for files that this release did not write
             uris[name] = read_only_uri(path)
         connection = sqlite3.connect(":memory:", uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -227,11 +227,11 @@ class Browser:
         return Search(connection, numbers, self._cells(connection))
 
     def _version(self, connection: sqlite3.Connection) -> tuple[int, ...]:
-        """Returns what changes when another process writes to one of the files."""
+        """Returns a version that changes when another process writes to one of the files."""
         return tuple(connection.execute(f"pragma {self._schema(name)}.data_version").fetchone()[0] for name in self._attached)
 
     def _once(self, key: object, find: Callable[[], Any]) -> Any:
-        """Returns what was found for a key lately, or finds it."""
+        """Returns the cached result for a key, or computes it."""
         if key not in self._cached:
             self._cached[key] = find()
             while len(self._cached) > _CACHED:
@@ -250,7 +250,7 @@ class Browser:
         ]
 
     def _place(self, connection: sqlite3.Connection, run: str, dataset: str, sample: str) -> int | None:
-        """Returns where a sample stands in its dataset; the file has no index by id, so one is made beside it."""
+        """Returns the position of a sample in its dataset, by an index built in memory, because the file has none."""
         number = self._names.index(run)
         if (run, dataset) not in self._listed:
             connection.execute(
@@ -281,7 +281,7 @@ class Browser:
         return Scored(cell, value, shown, flip)
 
     def _changes(self, connection: sqlite3.Connection, cell: BrowsedCell, place: int) -> str:
-        """Returns what the setting of a cell changed in a question, as JSON."""
+        """Returns the changes of a cell's setting to a question, as JSON."""
         query = f"select changes from {self._schema(cell.run)}.questions where dataset = ? and setting = ? and place = ?"
         row = connection.execute(query, (cell.dataset, cell.setting, place)).fetchone()
         return "{}" if row is None else text_of(self._path(cell.run), row[0], f"a changed question of {cell.dataset!r}")

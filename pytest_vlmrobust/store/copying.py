@@ -28,7 +28,7 @@ _COPY = replace(
 )
 """The same file, with advice for who fills."""
 _LOCK_SECONDS = 30.0
-"""How long one process waits for another that copies to the same directory: that one may hang in a network file system."""
+"""Seconds that a process waits for another that copies to the same directory, which may hang in a network file system."""
 
 
 class StoreCopy:
@@ -45,10 +45,10 @@ class StoreCopy:
         self.store = store
         self.directory = directory
         self._identity: tuple[int, int] | None = None
-        """Which file of the copy was seen last, and has so many answers:"""
+        """The identity of the last copy, and its number of answers:"""
         self._answers = 0
         self._copied = 0
-        """How many answers the store had when it was copied last."""
+        """The number of answers in the store at the last copy."""
         self._is_shared = False
         """Whether another process copies to the same directory."""
 
@@ -67,14 +67,14 @@ class StoreCopy:
                     shutil.copyfile(self.directory / FILE_NAME, self.store / FILE_NAME)
         if self._identity is not None:
             with Store.open(self.store) as store:
-                store.release_all()  # a process on another machine held them, and nobody sees from here that it ended
+                store.release_all()  # their owner is on another machine, where its end is not visible
         self._copied = self._answers
         return self._answers
 
     def update(self) -> int:
-        """Puts the answers of the store into the copy, beside those that other processes put there; returns how many it has now.
+        """Copies the answers of the store, keeping those of other processes in the copy; returns its number of answers.
 
-        If it fails, the earlier copy stays.
+        If it fails, the earlier copy is kept.
         """
         if not (self.store / FILE_NAME).is_file():
             self._look()
@@ -87,12 +87,12 @@ class StoreCopy:
             with explain_errors(self.directory / FILE_NAME, "write", _COPY):
                 self.directory.mkdir(parents=True, exist_ok=True)
                 with self._locked():
-                    _copy_small_files(self.store, self.directory)  # first: answers of a served model rest on what is known of it
+                    _copy_small_files(self.store, self.directory)  # first, because answers of a served model depend on its facts
                     self._put(snapshot, answers)
         return self._answers
 
     def _put(self, snapshot: Path, answers: int) -> None:
-        """Makes a snapshot the copy, together with what other processes put there."""
+        """Replaces the copy by a snapshot merged with the answers of other processes."""
         target = self.directory / FILE_NAME
         while True:
             if self._look():
@@ -100,14 +100,14 @@ class StoreCopy:
             elif self._identity is not None and answers == self._copied:
                 return
             new = self._merged(snapshot) if self._is_shared and self._identity is not None else snapshot
-            if file_identity(target) == self._identity:  # else another process was faster, where there are no locks
+            if file_identity(target) == self._identity:  # otherwise another process was faster, on a file system without locks
                 break
         replace_file(target, new)
         self._look()
         self._copied = answers
 
     def _merged(self, snapshot: Path) -> Path:
-        """Returns a store with the answers of a snapshot and those of the copy."""
+        """Returns a store with the answers of a snapshot and of the copy."""
         scratch = Path(tempfile.mkdtemp(dir=snapshot.parent))
         theirs = scratch / "theirs"
         theirs.mkdir()
@@ -122,7 +122,7 @@ class StoreCopy:
         return scratch / FILE_NAME
 
     def _look(self) -> bool:
-        """Counts the answers of the copy; returns whether it is not the one that was seen last, but that of another process."""
+        """Counts the answers of the copy; returns whether another process replaced it."""
         path = self.directory / FILE_NAME
         identity, answers = file_identity(path), 0
         if identity == self._identity:
@@ -135,7 +135,7 @@ class StoreCopy:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps other processes from copying to the same directory meanwhile, where its file system has locks."""
+        """Locks the directory against copies by other processes, if its file system has locks."""
         try:
             import fcntl
         except ModuleNotFoundError:  # Windows
@@ -159,7 +159,7 @@ class StoreCopy:
 
 
 def _copy_small_files(source: Path, target: Path) -> None:
-    """Copies what lies in a store beside its database; names with a dot are files that somebody is writing."""
+    """Copies the other files of a store; names with a leading dot are unfinished files."""
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)

@@ -1,4 +1,4 @@
-"""The SQLite file of the store: how it is opened, what is in it, and what its failures mean to a user."""
+"""The SQLite files: opening, layout, and the meaning of failures for a user."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FILE_NAME = "predictions.sqlite"
 BUSY_SECONDS = 60.0
 """How long a writer waits for another writer."""
 _IMPATIENT_SECONDS = 0.1
-"""The same once it waited in vain: each test of a run would wait as long as the first one."""
+"""The wait for a lock after a first timeout: otherwise each test of a run would wait that long."""
 LONGEST_VALUE = 32 * 2**20
-"""Bytes of one value of a row: a prediction of the longest text that is taken, escaped, is less than half of it."""
+"""Bytes of a value in a row: twice the size of the longest accepted prediction, escaped."""
 STATEMENT_SECONDS = 120.0
-"""How long a statement may take, but for waiting: the pages of a file that somebody made up may lead in circles."""
+"""Time limit of a statement without waiting: the pages of a forged file may lead in circles."""
 _STEPS = 100_000
 """Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
@@ -70,33 +70,33 @@ _STORE = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSchema:
-    """A kind of database: its tables, its version, and the mark that tells it from foreign SQLite files."""
+    """A kind of database: its tables, its version, and the mark that distinguishes it from foreign SQLite files."""
 
     application_id: int
     version: int
     tables: tuple[str, ...]
     called: str = "store"
-    """What messages call it."""
+    """Its name in messages."""
     damaged: str = "The file is damaged: move it away, and its predictions are made again"
-    """What to do about a damaged file."""
+    """The advice for a damaged file."""
     absent: str = "Run without --vlm-offline, or name its directory with --vlm-store"
-    """What to do where there is none, or nothing in it."""
+    """The advice for a missing or empty file."""
     elsewhere: str = "name another directory with --vlm-store"
-    """How to take another one."""
+    """The advice for choosing another one."""
 
 
 STORE = DatabaseSchema(0x564C4D52, 1, _STORE)  # "VLMR"
 
 
 class Database:
-    """An open database; any number of threads and processes of one machine may share its file."""
+    """An open database; its file may be shared by any number of threads and processes of a machine."""
 
     schema: ClassVar[DatabaseSchema] = STORE
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.identity = file_identity(path)
-        """What tells the file that was opened from any other in its place."""
+        """The identity of the opened file."""
         self._connection = connection
         self._lock = TimedLock()
         self._lock.watch(connection)
@@ -116,7 +116,7 @@ class Database:
             copy = sqlite3.connect(partial)
             try:
                 self._connection.backup(copy)
-                copy.execute("pragma journal_mode = delete")  # one file: it may be moved, hashed and read from a read-only disk
+                copy.execute("pragma journal_mode = delete")  # a single file can be moved, hashed and read from a read-only disk
             finally:
                 copy.close()
             partial.replace(target)
@@ -137,7 +137,7 @@ class Database:
             yield
 
     def replacement(self) -> str:
-        """Returns, as a sentence, that its path no longer leads to the file that was opened; empty where it does."""
+        """Returns a sentence if its path no longer leads to the opened file; else an empty text."""
         return replacement(self.path, self.identity)
 
     def __enter__(self) -> Self:
@@ -148,7 +148,7 @@ class Database:
 
 
 MOUNTS = Path("/proc/self/mounts")
-"""Where Linux lists what is mounted; elsewhere it is absent, and no file system is known."""
+"""Linux's list of mounts; on other systems file systems are unknown."""
 _NETWORK = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "wekafs"),
@@ -160,12 +160,12 @@ _NETWORK = frozenset(
         *("virtiofs", "vboxsf", "vmhgfs", "fuse.vmhgfs-fuse", "prl_fs", "fuse.grpcfuse", "fuse.osxfs", "drvfs"),
     }
 )
-"""File systems that several machines share, or that a machine shares with its host, by the names that Linux gives them."""
+"""File systems shared between machines, or between a machine and its host, by their Linux names."""
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """Returns the name of the network file system that a path is on, or would be on; empty on others, and where nobody knows."""
+    """Returns the name of the network file system of a path; empty for others and if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         resolved = path.resolve()
@@ -177,9 +177,9 @@ def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
         if len(fields) < 3:
             continue
         place = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[1]))
-        if place in places and len(place.parts) >= longest:  # of two at one place, the later one hides the other
+        if place in places and len(place.parts) >= longest:  # of two mounts at the same path, the later hides the other
             longest, kind = len(place.parts), fields[2]
-    if kind in ("9p", "virtiofs") and longest == 1:  # the root of a sandbox or a small machine, whose kernel alone has it
+    if kind in ("9p", "virtiofs") and longest == 1:  # the root of a sandbox or small machine with a private kernel
         return ""
     return kind if kind in _NETWORK else ""
 
@@ -204,18 +204,18 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
 
 @contextlib.contextmanager
 def explain_errors(path: Path, doing: str, schema: DatabaseSchema = STORE) -> Iterator[None]:
-    """Turns failures of SQLite and of the file system into StoreError with the path and what to do."""
+    """Turns errors of SQLite and the file system into StoreError with the path and what to do."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{path}: cannot {doing} the {schema.called}: {error}. {_remedy(error, schema)}") from error
-    except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
+    except UnicodeDecodeError as error:  # SQLite quotes the unreadable content
         raise StoreError(f"{path}: cannot {doing} the {schema.called}: its file is damaged. {schema.damaged}") from error
 
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Runs a block as one transaction that takes the write lock at its start: all of it is kept, or nothing."""
+    """Runs a block as a transaction that takes the write lock at its start."""
     try:
         try:
             connection.execute("begin immediate")
@@ -225,8 +225,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         _wait_up_to(connection, BUSY_SECONDS)
         yield
         connection.execute("commit")
-    except BaseException:  # Ctrl-C may come with the lock itself
-        if connection.in_transaction:  # a full disk ends it by itself
+    except BaseException:  # Ctrl-C may arrive together with the lock
+        if connection.in_transaction:  # a full disk ends the transaction anyway
             connection.execute("rollback")
         raise
 
@@ -236,16 +236,16 @@ def _wait_up_to(connection: sqlite3.Connection, seconds: float) -> None:
 
 
 def limit(connection: sqlite3.Connection) -> None:
-    """Keeps a file that a stranger may have made from running code, from filling the memory and from taking for ever."""
+    """Limits what a possibly forged file can do: no code, bounded memory and time."""
     connection.execute("pragma trusted_schema = off")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
-class TimedLock(_thread.RLock):  # type: ignore[misc]  # final in the stubs alone
-    """A lock under which statements run, and a clock that tells SQLite to give one up that goes on and on.
+class TimedLock(_thread.RLock):  # type: ignore[misc]  # final only in the type stubs
+    """A lock for statements, with a clock that makes SQLite abort endless statements.
 
-    Ctrl-C may come between any two steps of Python, in those of a lock as well. It leaves none held: leaving is a single step of
-    the interpreter's own lock, and entering lets go again of what it was interrupted with.
+    A KeyboardInterrupt never leaves this lock held: leaving is a single call of
+    the C lock, and entering releases what it had acquired when interrupted.
     """
 
     def __init__(self, seconds: float = STATEMENT_SECONDS) -> None:
@@ -285,7 +285,7 @@ def read_only_uri(path: Path, schema: DatabaseSchema = STORE) -> str:
     """Returns the URI by which SQLite opens a database that nothing is written to, also on a read-only disk."""
     if not path.exists():
         raise _nothing_to_read(path, schema)
-    immutable = not os.access(path.parent, os.W_OK)  # SQLite cannot put its lock files beside the database then
+    immutable = not os.access(path.parent, os.W_OK)  # SQLite then cannot create its lock files next to the database
     log = path.with_name(path.name + "-wal")
     if immutable and log.exists() and log.stat().st_size:
         raise StoreError(
@@ -310,8 +310,8 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema, *, read_only: bool) -> None:
-    """Refuses foreign files before anything is changed, and creates the tables of an empty file."""
-    pages = 64_000 if schema is STORE else 16_000  # KiB: whoever judges again looks up each of its keys on a page of its own
+    """Refuses foreign files before any change, and creates the tables of an empty file."""
+    pages = 64_000 if schema is STORE else 16_000  # KiB: judging again looks up each key on another page
     connection.execute(f"pragma cache_size = -{pages}")
     if not _blank(connection):
         _check_version(connection, path, schema)
@@ -351,7 +351,7 @@ def _check_version(connection: sqlite3.Connection, path: Path, schema: DatabaseS
 
 
 def _check_layout(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema) -> None:
-    """Refuses a file whose tables are not the ones that a run makes: a view in place of a table runs whatever it likes."""
+    """Refuses a file with other tables than a run creates: a view in place of a table could run arbitrary SQL."""
     expected = {_name_of(statement): _squeezed(statement) for statement in schema.tables}
     rows = connection.execute("select type, name, tbl_name, sql from sqlite_master").fetchall()
     for kind, name, table, sql in rows:

@@ -1,6 +1,6 @@
 """Evidence: every question of a run, every answer, and how it was scored, in one file of the run directory.
 
-All workers of a run write to it, each cell in one transaction, so that a killed run keeps what it measured.
+All workers of a run write to it, a cell per transaction, so that a killed run keeps its results.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ SCHEMA = DatabaseSchema(  # "VLME"
     elsewhere="name the directory of another run",
 )
 _ANSWERED = ("scored", "unparsed")
-"""The states of answers that are the same whichever process writes them down."""
+"""The states of answers that are equal in all processes."""
 _LEAST_ROW = 4
 """Bytes that a row takes at least."""
 _OWN = {"models", "datasets", "samples", "questions", "pictures", "spaces", "cells", "answers"}
@@ -132,21 +132,21 @@ _OWN = {"models", "datasets", "samples", "questions", "pictures", "spaces", "cel
 
 @dataclass(frozen=True, slots=True)
 class StoredCell:
-    """The answers of one cell: of each sample, in their order, those to all its views in a row."""
+    """The answers of a cell: for each sample in order, those to all its views."""
 
     cell: Cell
     views: int
     answers: tuple[Answer, ...]
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sample id to what the setting could not do to its images."""
+    """By sample id: notes about images that the setting could not change as intended."""
     places: tuple[int, ...] | None = None
-    """The samples that were asked about, by their places in the dataset; ``None`` for all of them."""
+    """The evaluated samples by position in the dataset; ``None`` for all."""
     questions: Mapping[int, str] = field(default_factory=dict)
-    """What the setting changed in questions, as JSON, by their places in the dataset. Written, and read by ``samples``."""
+    """The changes of the setting to questions, as JSON, by position in the dataset. Read by ``samples``."""
 
     @property
     def rows(self) -> list[tuple[int, Answer]]:
-        """Each answer with its place among those to all views of all samples."""
+        """Each answer with its index among all views of all samples."""
         if self.places is None:
             return list(enumerate(self.answers))
         numbers = (place * self.views + view for place in self.places for view in range(self.views))
@@ -155,12 +155,12 @@ class StoredCell:
 
 @dataclass(frozen=True, slots=True)
 class StoredScores:
-    """What the answers of one cell scored, without their texts: one entry for each answer about the samples asked."""
+    """The scores of a cell's answers without their texts, one entry per answer."""
 
     cell: Cell
     views: int
     places: tuple[int, ...]
-    """The sample of each answer, by its place in the dataset."""
+    """The sample of each answer, by position in the dataset."""
     keys: tuple[str, ...]
     values: tuple[float, ...]
     states: tuple[str, ...]
@@ -168,16 +168,16 @@ class StoredScores:
 
 
 class Evidence(Database):
-    """The evidence of one run. What cannot be read or written is a ``StoreError``."""
+    """The evidence of a run. Raises ``StoreError`` if it cannot be read or written."""
 
     schema = SCHEMA
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         super().__init__(path, connection)
         self._asked: dict[str, int] = {}
-        """How many samples were put here through this object, by dataset."""
+        """The number of samples stored through this object, by dataset."""
         self._written: dict[tuple[str, str, str], dict[int, int | None]] = {}
-        """Likewise the hash of each answer, by cell and place; ``None`` where an inference failed: another process may have
+        """The hash of each stored answer, by cell and index; ``None`` for a failed inference: another process may have
         more luck."""
 
     @classmethod
@@ -204,7 +204,7 @@ class Evidence(Database):
                     raise StoreError(f"{self.path}: claims {rows} rows in {table}, more than {size} bytes can hold. {RUN_AGAIN}")
 
     def digest(self) -> str:
-        """Returns the SHA-256 of all answers with what they are about: that of a copy, wherever it is and however packed."""
+        """Returns the SHA-256 of all answers and their subjects: the same for every copy."""
         found = hashlib.sha256()
         with self._reading():
             query = (
@@ -216,13 +216,13 @@ class Evidence(Database):
         return found.hexdigest()
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
-        """Stores what determines the answers of a model; the same again changes nothing."""
+        """Stores the fingerprint of a model; storing it again changes nothing."""
         content = without_halves(canonical_json(dict(fingerprint)))
         with self._writing():
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
 
     def models(self) -> dict[str, dict[str, Any]]:
-        """Returns what determines the answers of each model that was asked, by its name in test ids."""
+        """Returns the fingerprint of each model, by its name in test ids."""
         rows = self._rows("select name, fingerprint from models order by name")
         return {
             text_of(self.path, name, "a name in models"): dict(
@@ -232,10 +232,10 @@ class Evidence(Database):
         }
 
     def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample], metric: str = "accuracy") -> None:
-        """Stores what was asked of a dataset, without its images; the same again changes nothing.
+        """Stores the samples of a dataset without images; storing them again changes nothing.
 
-        They are in their order, and leave out the coordinates in which a model speaks of boxes (see ``put_spaces``). ``digest``
-        is of the dataset's content; ``metric`` is what is reported for the dataset as a whole.
+        They are in order and without the box coordinates of a model (see ``put_spaces``). ``digest``
+        is that of the dataset's content; ``metric`` is its corpus metric.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
         with self._writing():
@@ -248,7 +248,7 @@ class Evidence(Database):
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
         """Stores the image digests of samples, by sample id; storing the same again changes nothing.
 
-        It is a StoreError where another process of the run saw other images.
+        Raises StoreError if another process of the run saw other images.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
         with self._writing():
@@ -263,7 +263,7 @@ class Evidence(Database):
             )
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:
-        """Returns the image digests of samples that were shown unchanged, by sample id."""
+        """Returns the image digests of samples that were shown clean, by sample id."""
         rows = self._rows("select sample, sources, pixels from pictures where dataset = ?", dataset)
         what = f"a row in pictures of {dataset!r}"
         texts = ([text_of(self.path, value, what) for value in row] for row in rows)
@@ -285,10 +285,10 @@ class Evidence(Database):
         self.put_cells([stored], encoded)
 
     def put_cells(self, cells: Sequence[StoredCell], encoded: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Stores the answers of cells in one transaction; of a cell that was evaluated again, the last ones.
+        """Stores the answers of cells in one transaction; a repeated cell replaces its answers.
 
-        Answers about a part of its samples join those that are there. One cell may come in several parts. ``encoded`` are
-        predictions that were just read from a store, as the JSON that they have there, by key.
+        Answers to a part of its samples are added to the existing ones. A cell may come in several parts. ``encoded`` are
+        predictions just read from a store, as stored JSON, by key.
         """
         with self._writing():
             written = [self._put(stored, encoded) for stored in cells]
@@ -299,7 +299,7 @@ class Evidence(Database):
             self._written.setdefault(key, {}).update(hashes)
 
     def _put(self, stored: StoredCell, encoded: Mapping[str, str]) -> dict[int, int | None]:
-        """Puts the answers of a cell into its tables; returns their hashes by place, as they are noted once they are stored."""
+        """Inserts the answers of a cell; returns their hashes by index, to be recorded after the commit."""
         key = (stored.cell.model, stored.cell.dataset, str(stored.cell.setting))
         notes = {sample: list(notes) for sample, notes in stored.notes.items()}
         number = self._number(key)
@@ -328,7 +328,7 @@ class Evidence(Database):
         return {row[0]: hash(row) if row[4] in _ANSWERED else None for row in rows}
 
     def gate_members(self, model: str, dataset: str) -> tuple[bytes, bytes]:
-        """Returns which questions a model was asked, by question, options and pixels, and its cells with all answers and scores.
+        """Returns a model's questions (text, options and pixels) and its cells with all answers and scores.
 
         Both as :func:`~pytest_vlmrobust.store.gates.members`.
         """
@@ -346,9 +346,9 @@ class Evidence(Database):
         return members(without_halves(canonical_json(content)).encode() for content in contents), members(cells)
 
     def damage(self) -> str:
-        """Returns, as a sentence, that the file on disk lacks what was put here through this object; empty where it does not.
+        """Returns a sentence if the file on disk lacks answers stored through this object; else an empty text.
 
-        The file is opened anew: what only this connection still sees is lost with it.
+        The file is opened again, because content visible only to this connection would be lost.
         """
         if gone := self.replacement():
             return gone
@@ -363,7 +363,7 @@ class Evidence(Database):
         return f"{self.path}: lacks {first_few(wrong, 1)}, which this run put there. {LOST}"
 
     def holds(self, cell: tuple[str, str, str], hashes: Mapping[int, int | None]) -> bool:
-        """Whether there are answers of a cell at these places, and they have these hashes where one is known."""
+        """Whether a cell has answers at these indices, with these hashes if known."""
         with self._reading():
             query = "select place, key, prediction, value, state, rule, answer from answers where cell = ?"
             found = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
@@ -374,7 +374,7 @@ class Evidence(Database):
         return [cell for cell in self._cells() if cell.setting not in PROBES]
 
     def probes(self) -> list[Cell]:
-        """Returns the probes that were asked, sorted."""
+        """Returns the evaluated probes, sorted."""
         return [cell for cell in self._cells() if cell.setting in PROBES]
 
     def _cells(self) -> list[Cell]:
@@ -383,7 +383,7 @@ class Evidence(Database):
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
 
     def get_cell(self, cell: Cell, *, whole: bool = True) -> StoredCell:
-        """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about.
+        """Returns the answers of a cell; with ``whole`` unset also if only part of its samples was evaluated.
 
         Of a setting that changes questions, those that it changes are the whole cell, and have places.
         """
@@ -407,7 +407,7 @@ class Evidence(Database):
         return StoredCell(cell, views, answers, notes_by_sample, places)
 
     def get_scores(self, cell: Cell) -> list[float]:
-        """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no text."""
+        """Returns the scores of a cell's answers in the order of :meth:`get_cell`; NaN for failed inferences."""
         with self._reading():
             number, views, _ = self._whole(cell)
             changed = self._changed_places(cell)
@@ -418,7 +418,7 @@ class Evidence(Database):
         return [value_of(self.path, cell, place, value) for place, value in kept]
 
     def cell_scores(self, cell: Cell) -> StoredScores:
-        """Returns what the answers of a cell scored, also where a part of its samples was asked about."""
+        """Returns the scores of a cell's answers, even if only part of its samples was evaluated."""
         with self._reading():
             number, views, _ = self._views_and_notes(cell)
             query = "select place, key, value, state, rule from answers where cell = ? order by place"
@@ -432,7 +432,7 @@ class Evidence(Database):
         return StoredScores(cell, views, places, keys, scores, states, rules)
 
     def datasets(self) -> dict[str, str]:
-        """Returns the digest of each dataset that was asked from, by its name in test ids."""
+        """Returns the digest of each dataset, by its name in test ids."""
         rows = self._rows("select name, digest from datasets order by name")
         return {
             text_of(self.path, name, "a name in datasets"): text_of(self.path, digest, f"the digest of {name!r}")
@@ -448,16 +448,16 @@ class Evidence(Database):
         return str(row[0])
 
     def changed_questions(self, dataset: str, setting: Setting) -> dict[int, str]:
-        """Returns what a setting changed in questions, as JSON, by their places in the dataset."""
+        """Returns the changes of a setting to questions, as JSON, by position in the dataset."""
         rows = self._rows("select place, changes from questions where dataset = ? and setting = ?", dataset, str(setting))
         self._require_places(f"the table of questions of {dataset!r}", rows)
         return {place: text_of(self.path, changes, f"a changed question of {dataset!r}") for place, changes in rows}
 
     def samples(self, dataset: str, model: str = "", setting: Setting = CLEAN) -> tuple[Sample, ...]:
-        """Returns what was asked of a dataset, in its order; the images of these samples cannot be loaded.
+        """Returns the samples of a dataset in order; their images cannot be loaded.
 
-        Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks. Under a ``setting`` that changes
-        questions, the samples are as they were asked.
+        With a ``model``, boxes are in its coordinates. Under a ``setting`` that changes
+        questions, the samples are the changed ones.
         """
         changed = self.changed_questions(dataset, setting)
         rows = self._rows("select place, id, content from samples where dataset = ? order by place", dataset)
@@ -507,7 +507,7 @@ class Evidence(Database):
         return {place for (place,) in self._connection.execute(query, (cell.dataset, str(cell.setting)))}
 
     def _require_places(self, what: object, rows: Sequence[Sequence[object]]) -> None:
-        """Refuses rows that do not begin with whole numbers: with a null among them, those behind it would change places."""
+        """Refuses rows that do not begin with whole numbers: a null would shift the rows after it."""
         if {type(row[0]) for row in rows} - {int}:
             wrong = next(row[0] for row in rows if type(row[0]) is not int)
             raise StoreError(f"{self.path}: {what} has {wrong!r:.100} as a place, expected whole numbers. {RUN_AGAIN}")
@@ -524,13 +524,13 @@ class Evidence(Database):
         return number, views, notes
 
     def _places(self, cell: Cell, views: int, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Returns the samples that have an answer to each of their views, by their places in the dataset.
+        """Returns the samples with an answer to each view, by position in the dataset.
 
-        ``views`` are of each sample; ``numbers`` are the places of the answers among those to all views of all samples, sorted.
+        ``views`` is the number per sample; ``numbers`` are the sorted indices of answers among all views of all samples.
         """
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         places = tuple(dict.fromkeys(number // views for number in numbers))
-        whole = len(numbers) == len(places) * views  # else there is no need to count views, of which a file may claim any number
+        whole = len(numbers) == len(places) * views  # otherwise views need not be counted; a file may claim any number
         expected = [place * views + view for place in places for view in range(views)] if whole else []
         if not whole or list(numbers) != expected or (places and not 0 <= places[0] <= places[-1] < samples):
             raise StoreError(f"{self.path}: {cell} lacks answers to some views of samples, or has too many. {RUN_AGAIN}")

@@ -1,4 +1,4 @@
-"""Gates of a store: which model and which policy decided on which questions. One row for each; they only grow in number."""
+"""Gates of a store: model, policy and questions of each decision, a row each; rows are never removed."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ TABLES = (
     """,
 )
 _BYTES = 8
-"""Of a digest that are kept: among a million questions two are alike with a probability of 1 in 37 million."""
+"""Bytes kept of a digest: among a million questions, two collide with a probability of 1 in 37 million."""
 
 
 def members(contents: Iterable[bytes]) -> bytes:
-    """Returns a set of things as the sorted beginnings of their SHA-256, one behind the other."""
+    """Returns a set as the sorted, concatenated prefixes of its members' SHA-256."""
     return b"".join(sorted({hashlib.sha256(content).digest()[:_BYTES] for content in contents}))
 
 
 def set_digest(joined: bytes) -> str:
-    """Returns what a set is known by."""
+    """Returns the digest of a set."""
     return hashlib.sha256(joined).hexdigest()
 
 
@@ -57,7 +57,7 @@ def _set_of(joined: bytes) -> frozenset[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class GateCount:
-    """The place of one gate among all that a store knows on the questions that a model was asked of a dataset."""
+    """The number of a gate among all gates of a store on the same questions."""
 
     model: str
     dataset: str
@@ -66,7 +66,7 @@ class GateCount:
     questions: str
     """The digest of the set of questions, images included."""
     n: int
-    """How many questions were asked."""
+    """The number of questions."""
     number: int
     """Gates on these questions so far, this one included."""
     whole: int
@@ -74,11 +74,11 @@ class GateCount:
     part: int
     """Other gates that asked some of them."""
     share: float
-    """The shares of the questions that those asked, added up."""
+    """The sum of the shares of the questions that these gates used."""
     risk: float | None = None
-    """The declared risk of a wrong PASS; ``None`` where the policy judges values alone."""
+    """The declared risk of a wrong PASS; ``None`` if the policy only judges values."""
     bound: float | None = None
-    """What the risk of a wrong GO in any of these gates is at most; ``None`` where one of them declares no risk."""
+    """The upper bound of the risk of a wrong GO in any of these gates; ``None`` if one of them declares no risk."""
     repeats: str = ""
     """The earlier run with the same model, policy and answers: then this is no new gate."""
     kept: bool = True
@@ -86,7 +86,7 @@ class GateCount:
 
     @property
     def name(self) -> str:
-        """What it is about, as in test ids."""
+        """Model and dataset as in test ids."""
         return f"{self.model}-{self.dataset}"
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class GateCount:
 
     @property
     def brief(self) -> str:
-        """What the last page of a run says; reports have the whole sentence."""
+        """The short form on the end page of a run; reports have the whole sentence."""
         risk = (
             "its risk of a wrong GO has no bound" if self.bound is None else f"risk of a wrong GO: {percent(self.bound)} at most"
         )
@@ -111,7 +111,7 @@ class GateCount:
         return f"{self.name}: gate {self.number} on these {quantity(self.n, 'question')}{again}; {risk}"
 
     def _worth(self) -> str:
-        """Returns what the declared risk is worth for all gates together."""
+        """Returns the meaning of the declared risk for all gates together."""
         if self.risk is None or self.bound is None:
             return "there is no bound on the risk of a wrong GO, because a blocking rule judges the value alone"
         if self.number == 1:
@@ -124,7 +124,7 @@ class GateCount:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What one run decided about one model by the questions of one dataset."""
+    """The decision of a run about a model on the questions of a dataset."""
 
     run: str
     model: str
@@ -134,7 +134,7 @@ class Gate:
     """Of the model: weights, settings, libraries."""
     policy: str
     questions: bytes
-    """The :func:`members` of what was asked: question, options and pixels."""
+    """The :func:`members` of its questions: text, options and pixels."""
     answers: bytes
     """The :func:`members` of its cells, each with all answers and scores."""
     risk: float | None
@@ -142,14 +142,14 @@ class Gate:
 
     @property
     def digest(self) -> str:
-        """What its set of questions is known by."""
+        """The digest of its questions."""
         return set_digest(self.questions)
 
 
 def count_gate(connection: sqlite3.Connection, gate: Gate, *, keep: bool) -> GateCount:
     """Counts the gates of a store on the questions of this one, and adds it if ``keep`` and it is new.
 
-    A gate with the model, the policy and the answers of an earlier one is not new. Call it within a transaction.
+    A gate with the same model, policy and answers as an earlier one is not new. Call it within a transaction.
     """
     sets = {digest: _set_of(blob) for digest, blob in connection.execute("select digest, members from question_sets")}
     mine, cells = _set_of(gate.questions), _set_of(gate.answers)

@@ -1,4 +1,4 @@
-"""Merge: the union of stores that parts of one sweep filled, each on its own disk."""
+"""Merge: the union of stores filled by the parts of a sweep on separate disks."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from .database import FILE_NAME, STORE, TimedLock, connect, explain_errors, read
 from .predictions import decode_prediction
 
 _ROUNDING = 0.25
-"""Log-probabilities of one answer may differ by this: other batches round otherwise, in 16 bits by as much as this."""
+"""Tolerance for log-probabilities of the same answer: other batches round differently, in 16 bits by up to this much."""
 _PART = replace(STORE, absent="A run that fills it writes one", elsewhere="leave it out")
 _OUT = replace(STORE, damaged="Merge again", elsewhere="name another directory with --out")
 """The same file, with advice for who merges."""
 _SHOWN = 3
 """Conflicts that an error names."""
 _ROWS = 100_000
-"""Rows that one statement takes in: a few seconds' work, and some 100 MB of log, in a store of any size."""
+"""Rows per statement: a few seconds of work and about 100 MB of log, for a store of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a merge put into one store."""
+    """The result of a merge."""
 
     answers: int
     by_source: tuple[tuple[Path, int], ...]
-    """The answers of each store that no store before it had."""
+    """The new answers of each store."""
 
 
 def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
-    """Puts what several stores hold into a new one: answers, what they belong to, and what images were made from.
+    """Merges several stores into a new one: answers, their contexts, and image recipes.
 
-    The new store appears once it is whole. Where two stores answer one question, the answers have to agree; then the first stays.
-    ``out`` may hold no store yet; the sources are only read.
+    The new store appears once it is complete. If two stores answer the same question, the answers must agree; the first is kept.
+    ``out`` must not hold a store yet; the sources are only read.
     """
     path = out / FILE_NAME
     if path.exists():
@@ -54,7 +54,7 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
     for source in sources:
         if not (source / FILE_NAME).is_file():
             raise StoreError(f"{source}: there is no store to read. Name the directory that holds {FILE_NAME}")
-        connect(source / FILE_NAME, read_only=True, schema=_PART).close()  # refuses foreign files, and says what is wrong
+        connect(source / FILE_NAME, read_only=True, schema=_PART).close()  # refuses foreign files with a message
     draft = out / f"{FILE_NAME}.{os.getpid()}.merging"
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
@@ -63,15 +63,15 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
             clock.watch(connection)
             added = tuple((source, _add(connection, clock, draft, source / FILE_NAME)) for source in sources)
             with explain_errors(draft, "write", _OUT), clock:
-                connection.execute("pragma journal_mode = delete")  # one file, that can be moved
+                connection.execute("pragma journal_mode = delete")  # a single file, which can be moved
         with explain_errors(path, "write", _OUT):
             draft.rename(path)
     finally:
-        with contextlib.suppress(OSError):  # where nothing can be written there is nothing to remove
+        with contextlib.suppress(OSError):  # if nothing can be written, there is nothing to remove
             for rest in ("", "-wal", "-shm", "-journal"):
                 draft.with_name(draft.name + rest).unlink(missing_ok=True)
             if not path.exists():
-                for folder in made:  # those that somebody else put something into stay
+                for folder in made:  # folders with files of others stay
                     folder.rmdir()
     return Merge(sum(count for _, count in added), added)
 
@@ -115,7 +115,7 @@ def _add_answers(connection: sqlite3.Connection, clock: TimedLock, draft: Path, 
                 differing += 1
                 examples += [described] if differing <= _SHOWN else []
         if differing:
-            continue  # the others are counted, and nothing is kept
+            continue  # the others are counted but not kept
         with explain_errors(draft, "write", _OUT), clock, transaction(connection):
             before = connection.total_changes
             rows.run(
@@ -133,7 +133,7 @@ def _add_answers(connection: sqlite3.Connection, clock: TimedLock, draft: Path, 
 
 
 def _add_views(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> None:
-    """Adds what the images of one store were made from."""
+    """Adds the image recipes of a store."""
     differing = 0
     for rows in _parts(connection, clock, source, "views", "recipe"):
         with explain_errors(source, "read", _PART), clock:
@@ -150,18 +150,18 @@ def _add_views(connection: sqlite3.Connection, clock: TimedLock, draft: Path, so
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The rows of a table of the store that is added whose keys lie between two bounds."""
+    """The rows of a table in the added store with keys between two bounds."""
 
     connection: sqlite3.Connection
     column: str
     first: str
     end: str | None
-    """The first key beyond; None where there is none."""
+    """The first key after them; None for the last part."""
 
     def run(self, query: str) -> list[tuple[Any, ...]]:
-        """Returns the rows of a query, or does what a statement says; ``{rows}`` is the condition on the table ``there``.
+        """Runs a statement and returns its rows; ``{rows}`` is the condition on the table ``there``.
 
-        What is joined to it is joined by ``cross join``, with which SQLite reads the rows of ``there`` and looks up the others.
+        Other tables are joined by ``cross join``, so that SQLite scans ``there`` and looks up the others.
         """
         condition = f"there.{self.column} >= ?" + ("" if self.end is None else f" and there.{self.column} < ?")
         bounds = [self.first] if self.end is None else [self.first, self.end]
@@ -169,7 +169,7 @@ class _Part:
 
 
 def _parts(connection: sqlite3.Connection, clock: TimedLock, source: Path, table: str, column: str) -> Iterator[_Part]:
-    """Yields a table in parts of so many rows, by its key."""
+    """Yields a table in parts of ``_ROWS`` rows, by its key."""
     first = ""
     while True:
         with explain_errors(source, "read", _PART), clock:
@@ -186,7 +186,7 @@ def _parts(connection: sqlite3.Connection, clock: TimedLock, source: Path, table
 
 
 def _refuse_other_models(connection: sqlite3.Connection, source: Path) -> None:
-    """Refuses a store whose answers of a model are all by another model of that name than those of the stores before it."""
+    """Refuses a store whose model of some name is another model than in the stores before."""
     here, there = (_fingerprints(connection, name) for name in ("main", "part"))
     for model in sorted(here.keys() & there.keys()):
         if here[model].isdisjoint(there[model]):
@@ -201,7 +201,7 @@ def _fingerprints(connection: sqlite3.Connection, schema: str) -> dict[str, set[
     """Returns the fingerprints that the answers of each model have, by its name."""
     found: dict[str, set[str]] = {}
     for (content,) in connection.execute(f"select content from {schema}.contexts").fetchall():  # noqa: S608 - names of ours
-        with contextlib.suppress(ValueError, AttributeError, RecursionError):  # what answers of a damaged one belong to
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):  # contexts in a damaged store
             about = json.loads(content)
             if about.get("fingerprint"):
                 found.setdefault(str(about.get("model")), set()).add(str(about["fingerprint"]))
@@ -209,7 +209,7 @@ def _fingerprints(connection: sqlite3.Connection, schema: str) -> dict[str, set[
 
 
 def _differing_answers(rows: _Part, source: Path) -> Iterator[str]:
-    """Yields, in words, the questions to which both stores have answers that do not agree."""
+    """Yields in words the questions whose answers in both stores do not agree."""
     found = rows.run(
         "select there.key, there.answer, here.answer, about.content from part.predictions there "
         "cross join main.predictions here using (key) cross join part.contexts about on about.id = there.context "
@@ -224,7 +224,7 @@ def _differing_answers(rows: _Part, source: Path) -> Iterator[str]:
 
 
 def _about(content: str) -> str:
-    """Returns what an answer belongs to, as in test ids; what a damaged store says instead, cut short."""
+    """Returns the context of an answer as in test ids, or the shortened text of a damaged store."""
     try:
         about = json.loads(content)
         return "-".join(str(about.get(name, "?")) for name in ("model", "dataset", "setting"))
@@ -233,7 +233,7 @@ def _about(content: str) -> str:
 
 
 def _agree(first: Prediction, second: Prediction) -> bool:
-    """Whether two answers are one: the same words by the same method, and log-probabilities that differ by rounding alone."""
+    """Whether two answers are equal: the same words by the same method, and log-probabilities equal up to rounding."""
     if (first.text, first.method, first.finish_reason) != (second.text, second.method, second.finish_reason):
         return False
     if first.logprobs.keys() != second.logprobs.keys():

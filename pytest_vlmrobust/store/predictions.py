@@ -1,4 +1,4 @@
-"""Store: every prediction is made once. A memo by fingerprint, and leases on what is being worked on."""
+"""Store: every prediction is made once. A cache by fingerprint, with leases on answers in work."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ANSWERS = "select key, answer from predictions where key in"
 
 
 class Store(Database):
-    """Predictions by key, in one SQLite file that any number of threads and processes of one machine may share.
+    """Predictions by key, in an SQLite file shared by any number of threads and processes of a machine.
 
-    A batch is stored whole or not at all, so that ``kill -9`` loses at most the batch in hand. The first answer to a key is
-    kept for good: whoever computed the same one again reads back what is stored. A failed inference (``finish_reason``
-    ``"error"``) is no answer and is not stored, so a later run tries it again.
+    A batch is stored completely or not at all, so ``kill -9`` loses at most the current batch. The first answer to a key is
+    final: a process that computes it again reads back the stored one. A failed inference (``finish_reason``
+    ``"error"``) is not stored, so a later run tries it again.
 
-    What cannot be read or written is a ``StoreError``.
+    Raises ``StoreError`` if the file cannot be read or written.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, read_only: bool, clock: Callable[[], float]) -> None:
@@ -39,16 +39,16 @@ class Store(Database):
         self.read_only = read_only
         self._clock = clock
         self._has_notes = False
-        """Whether notes were seen; they never go away."""
+        """Whether notes exist; they are never removed."""
         self._seen: dict[str, int] = {}
-        """The hash of each answer that was put here or read through this object, as it first stood here, by key."""
+        """The hash of each answer first stored or read through this object, by key."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False, clock: Callable[[], float] = time.time) -> Store:
         """Opens the store of a directory, and creates both unless ``read_only``.
 
-        The directory is on a local disk. ``clock`` gives the time in seconds that all processes which share the store agree on;
-        leases are measured by it.
+        The directory is on a local disk. ``clock`` returns the time in seconds, common to all processes that share the store;
+        leases use it.
         """
         path = directory / FILE_NAME
         return cls(path, connect(path, read_only=read_only), read_only=read_only, clock=clock)
@@ -59,11 +59,11 @@ class Store(Database):
         return int(count)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Prediction]:
-        """Returns the predictions that are stored, by key; keys without one are left out."""
+        """Returns the stored predictions by key; missing keys are left out."""
         return {key: self.decoded(key, text) for key, text in self.get_encoded(keys).items()}
 
     def get_encoded(self, keys: Iterable[str]) -> dict[str, str]:
-        """Returns the predictions that are stored as the JSON that they are stored in, by key; keys without one are left out."""
+        """Returns the stored JSON of predictions by key; missing keys are left out."""
         with self._reading():
             found: dict[str, str] = dict(self._select(_ANSWERS, list(keys)))
             self._see(found)
@@ -74,12 +74,12 @@ class Store(Database):
         return decode_prediction(text, lambda: f"{self.path}: the prediction {key!r}")
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Returns those keys that have a prediction."""
+        """Returns the keys with a prediction."""
         with self._reading():
             return {key for (key,) in self._select("select key from predictions where key in", list(keys))}
 
     def examples(self, model: str, dataset: str, most: int) -> list[Prediction]:
-        """Returns up to ``most`` predictions that were made for a model and a dataset, by the names that these had then."""
+        """Returns up to ``most`` predictions of a model and a dataset, by their names at that time."""
         with self._reading():
             contexts = self._connection.execute("select id, content from contexts").fetchall()
             own = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
@@ -91,10 +91,10 @@ class Store(Database):
         return [self.decoded(key, answer) for key, answer in rows]
 
     def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
-        """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
+        """Stores a batch in one transaction, ends the leases on its keys, and returns the number of new answers.
 
-        Answers with ``finish_reason`` ``"error"`` are left out and keep their lease. ``context`` is what the batch belongs to
-        (model, dataset, setting ...), stored once and referred to by each row.
+        Answers with ``finish_reason`` ``"error"`` are left out and keep their lease. ``context`` describes the batch
+        (model, dataset, setting ...); it is stored once and referenced by each row.
         """
         rows = [
             (key, encode_prediction(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"
@@ -120,11 +120,11 @@ class Store(Database):
             self._seen.setdefault(key, hash(text))
 
     def damage(self) -> str:
-        """Returns, as a sentence, that the file lacks an answer that was put here or read through this object, or has another.
+        """Returns a sentence if an answer stored or read through this object is missing or changed in the file.
 
-        Empty where it has them all: the first answer to a key never changes, whoever else shares the file.
+        Else an empty text: the first answer to a key never changes, even if others share the file.
 
-        The file is opened anew: what only this connection still sees is lost with it.
+        The file is opened again, because content visible only to this connection would be lost.
         """
         if gone := self.replacement():
             return gone
@@ -141,10 +141,10 @@ class Store(Database):
         return f"{self.path}: lacks {quantity(lacking, 'answer')} that this run put there or read. {LOST}" if lacking else ""
 
     def compare(self, hashes: Mapping[str, int]) -> tuple[int, int]:
-        """Returns how many of these keys have an answer, and how many of the answers have another hash than the given one."""
+        """Returns how many of these keys have an answer, and how many answers have another hash."""
         keys = sorted(hashes)  # neighbours share a page
         kept = changed = 0
-        for start in range(0, len(keys), _CHUNK):  # one chunk in memory at a time
+        for start in range(0, len(keys), _CHUNK):  # a chunk in memory at a time
             with self._reading():
                 rows = self._select(_ANSWERS, keys[start : start + _CHUNK])
             kept += len(rows)
@@ -152,20 +152,20 @@ class Store(Database):
         return kept, changed
 
     def get_digests(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out."""
+        """Returns the known pixel digests of these recipes; unknown recipes are left out."""
         with self._reading():
             rows = self._select("select recipe, digests from views where recipe in", list(recipes))
         return {recipe: tuple(digests.split()) for recipe, digests in rows}
 
     def get_notes(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Returns what could not be done to the images of these recipes; recipes without such a note are left out."""
+        """Returns the notes on images of these recipes; recipes without notes are left out."""
         with self._reading():
             self._has_notes = self._has_notes or self._holds_notes()
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if self._has_notes else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
 
     def put_digests(self, digests: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Remembers which pixels recipes gave, one SHA-256 in hex per image, and what could not be done to them."""
+        """Stores the pixel digests of recipes, a SHA-256 in hex per image, and their notes."""
         with self._writing():
             self._connection.executemany(
                 "insert or ignore into views (recipe, digests) values (?, ?)",
@@ -177,7 +177,7 @@ class Store(Database):
             )
 
     def context(self, key: str) -> dict[str, str | int | float] | None:
-        """Returns what the prediction called ``key`` was made for, or None when there is no such prediction."""
+        """Returns the context of the prediction ``key``, or None."""
         with self._reading():
             row = self._connection.execute(
                 "select content from contexts join predictions on contexts.id = predictions.context where key = ?", (key,)
@@ -185,9 +185,9 @@ class Store(Database):
         return None if row is None else dict(json.loads(row[0]))
 
     def claim(self, keys: Collection[str], owner: str, seconds: float) -> set[str]:
-        """Leases the keys that have no answer and no other lease, and returns them.
+        """Leases the keys without an answer or another lease, and returns them.
 
-        Whoever holds a lease already gets it again for another ``seconds`` from now. A lease that has run out is anybody's, so
+        An owner's existing lease is extended to ``seconds`` from now. An expired lease is free, so the
         work of a killed process is taken over.
         """
         wanted = list(dict.fromkeys(keys))
@@ -221,19 +221,19 @@ class Store(Database):
         return ends
 
     def release(self, keys: Iterable[str], owner: str) -> None:
-        """Gives back leases that ``owner`` holds; those of others stay."""
+        """Releases the leases of ``owner``; those of others stay."""
         with self._writing():
             self._connection.executemany("delete from claims where key = ? and owner = ?", [(key, owner) for key in keys])
 
     def release_all(self) -> None:
-        """Ends all leases, where none of their holders can be alive."""
+        """Ends all leases; use it only if no owner can be alive."""
         with self._writing():
             self._connection.execute("delete from claims")
 
     def count_gates(self, run: str, gates: Iterable[Gate]) -> tuple[GateCount, ...]:
-        """Keeps what a run decided in place of what it decided before, and returns the place of each among all gates here.
+        """Stores the gates of a run, replacing its earlier ones, and returns the count of each among all gates here.
 
-        A store that was opened for reading only keeps nothing: its counts say so.
+        A read-only store keeps nothing, and its counts say so.
         """
         if self.read_only:
             with self._reading():
@@ -283,7 +283,7 @@ def encode_prediction(prediction: Prediction) -> str:
 
 
 def decode_prediction(text: str, what: Callable[[], str]) -> Prediction:
-    """Reads what :func:`encode_prediction` wrote. ``what`` says in a message what was read."""
+    """Reads the output of :func:`encode_prediction`. ``what`` names it in messages."""
     try:
         content: dict[str, Any]
         content, end = _DECODER.raw_decode(text)

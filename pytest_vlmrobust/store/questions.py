@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 _MOST_IMAGES = 10_000
-"""Images of one sample: a damaged file may claim any number."""
+"""The most images of a sample: a damaged file may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _AbsentImage:
-    """Placeholder for an image of a sample, since evidence holds no images."""
+    """Placeholder for an image of a sample, because evidence holds no images."""
 
     sample: str
 
@@ -50,15 +50,15 @@ def sample_to_json(sample: Sample) -> str:
 
 
 def changes_to_json(before: Sample, after: Sample) -> str:
-    """Returns what a setting changed in a question, as JSON: the fields of ``sample_to_json`` that differ."""
+    """Returns the changes of a setting to a question, as JSON: the fields of ``sample_to_json`` that differ."""
     old, new = (json.loads(sample_to_json(sample)) for sample in (before, after))
     return json.dumps({name: value for name, value in new.items() if value != old[name]})
 
 
 def sample_from_json(content: str, changes: str = "{}") -> Sample:
-    """Reads what :func:`sample_to_json` wrote; the images of the sample cannot be loaded.
+    """Reads the output of :func:`sample_to_json`; the images of the sample cannot be loaded.
 
-    ``changes`` is what a setting changed in it, as :func:`changes_to_json` wrote it.
+    ``changes`` is the output of :func:`changes_to_json` for its setting.
     """
     try:
         data = {**json.loads(content), **json.loads(changes)}
@@ -72,7 +72,7 @@ def sample_from_json(content: str, changes: str = "{}") -> Sample:
 
 
 def in_spaces(samples: Sequence[Sample], spaces: Sequence[object]) -> tuple[Sample, ...]:
-    """Returns the samples with boxes asked for in the coordinates of a model, one entry a sample, ``None`` for those without."""
+    """Returns the samples with boxes in a model's spaces; ``None`` is the space of a sample without boxes."""
     return tuple(
         sample
         if space is None or sample.localisation is None
@@ -88,16 +88,16 @@ T = TypeVar("T")
 RUN_AGAIN = (
     "The file was changed or damaged: run the model again to have another one; what the store still holds is not asked again"
 )
-"""What to do about a damaged file."""
+"""The advice for a damaged file."""
 _STATES = ("scored", "unparsed", "error", "unasked")
 _KINDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 _HIGHEST = 1.0 + 1e-9
-"""No score is above 1, but for rounding."""
+"""The highest score, with rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer as evidence: the key of the prediction in the store, the prediction, and its score."""
+    """An answer as evidence: its key in the store, the prediction, and its score."""
 
     key: str
     prediction: Prediction
@@ -105,9 +105,9 @@ class Answer:
 
 
 def row_of(answer: Answer, encoded: str | None = None) -> tuple[str, str, float | None, str, str, str | None]:
-    """Returns an answer as it is stored: key, prediction, value, state, rule, what was read.
+    """Returns an answer as a row: key, prediction, value, state, rule, and the answer read.
 
-    ``encoded`` is its prediction as JSON, where somebody has that already.
+    ``encoded`` is its prediction as JSON, if already available.
     """
     score = answer.score
     value = None if math.isnan(score.value) else score.value
@@ -115,7 +115,7 @@ def row_of(answer: Answer, encoded: str | None = None) -> tuple[str, str, float 
 
 
 def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
-    """Reads what :func:`row_of` gave, with its place in the cell before it."""
+    """Reads a row of :func:`row_of`, preceded by its index in the cell."""
     place, key, prediction, value, state, rule, answer = row
     what = f"answer {place} of {cell}"
     if state not in _STATES:
@@ -137,7 +137,7 @@ def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
 
 
 def parse_json(path: Path, content: Any, kind: type[T], what: str) -> T:
-    """Returns the list or object that a JSON text holds. ``what`` says in a message what was read."""
+    """Parses a list or object of a JSON text. ``what`` names it in messages."""
     try:
         return check_type(path, json.loads(content), kind, what)
     except (ValueError, TypeError, RecursionError) as error:
@@ -150,7 +150,7 @@ def text_of(path: Path, value: object, what: str) -> str:
 
 
 def check_type(path: Path, value: object, kind: type[T], what: str) -> T:
-    """Returns a value that is of a kind. ``what`` says in a message what was read."""
+    """Returns a value of the expected type. ``what`` names it in messages."""
     if not isinstance(value, kind):
         raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {RUN_AGAIN}")
     return value

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Replacing a file: readers see the old content or the new one, never half of it, also when several processes write.
+# Atomic replacement of a file: readers see the old or the new content, even if several processes write.
 
 
 def replace_file(path: Path, content: bytes | Path) -> None:
-    """Writes ``content``, or what the file of that name holds, beside ``path`` and puts it in its place when it is on disk.
+    """Writes ``content``, or the content of that file, next to ``path`` and replaces it once it is on disk.
 
-    If it cannot be written, what was there before stays.
+    If it cannot be written, the old file stays.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -54,14 +54,14 @@ def replace_file(path: Path, content: bytes | Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-# Whether a file is still the one that a run wrote.
+# Whether a file is still the file that a run wrote.
 
 LOST = "Whatever deleted or changed it must not do so during a run. Run it again: answers that the store has are not asked again"
-"""What to do about a file of a run that somebody took away."""
+"""The advice for a file of a run that was removed."""
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """Returns what tells the file of a path from any other that may take its place; ``None`` where there is none."""
+    """Returns the identity of the file at a path; ``None`` without a file."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def replacement(path: Path, identity: tuple[int, int] | None) -> str:
-    """Returns, as a sentence, that a path no longer leads to the file that was opened there; empty where it does."""
+    """Returns a sentence if a path no longer leads to the file opened there; else an empty text."""
     found = file_identity(path)
     if found is not None and found == identity:
         return ""

@@ -1,6 +1,6 @@
-"""Searching: answers of runs that are attached to one connection, found, sorted and counted by SQLite.
+"""Searching: finds, sorts and counts answers of the attached runs with SQLite.
 
-What is found is kept as numbers (which run, cell and sample): a million answers fit into little memory.
+Results are kept as numbers (run, cell and sample), so a million answers need little memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 RIGHT = 0.5
 """The score from which a graded answer counts as right."""
 STATES = ("right", "wrong", "unparsed", "error")
-"""What an answer may be: read and right, read and wrong, unreadable, and an inference that failed."""
+"""States of an answer: right, wrong, unreadable, or a failed inference."""
 FLIPS = ("harmful", "helpful", "none")
-"""What a setting may have done to the score of a sample, compared with the clean image."""
+"""Effects of a setting on a sample's score compared with the clean image."""
 SORTS = ("worst", "surest", "data")
-"""``worst``: what lost most against the clean image, answers without any image last. ``surest``: wrong answers that the
-model gave the highest probability. ``data``: as the data are ordered."""
+"""``worst``: largest loss against the clean image first, answers without images last. ``surest``: wrong answers with the
+highest probability first. ``data``: in the order of the data."""
 
 
 class BrowsedCell(NamedTuple):
@@ -40,7 +40,7 @@ class BrowsedCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which answers are looked for; what is empty leaves nothing out."""
+    """The filter for answers; empty fields do not filter."""
 
     model: str = ""
     dataset: str = ""
@@ -52,9 +52,9 @@ class Wanted:
     """One of ``FLIPS``."""
     category: str = ""
     text: str = ""
-    """What stands in the id, the question or an option of the sample, or in the answer; upper and lower case are the same."""
+    """A text in the id, question, options or answer, ignoring case."""
     differs: bool = False
-    """Only where the models or runs that were asked the same do not score the same."""
+    """Only samples that models or runs score differently."""
 
     def takes(self, cell: BrowsedCell) -> bool:
         """Whether answers of a cell may be among them."""
@@ -64,7 +64,7 @@ class Wanted:
 
 
 class AnswerKey(NamedTuple):
-    """One answer that was found, or those to all views of a sample: by the places of run, cell and sample."""
+    """A matching answer, or those to all views of a sample: the indices of run, cell and sample."""
 
     run: int
     cell: int
@@ -72,7 +72,7 @@ class AnswerKey(NamedTuple):
 
 
 class FoundSample(NamedTuple):
-    """A sample, and what became of it in all answers that were looked for."""
+    """A sample with counts over its matching answers."""
 
     dataset: str
     id: str
@@ -83,7 +83,7 @@ class FoundSample(NamedTuple):
 
 
 class Found(Sequence[AnswerKey]):
-    """Answers in their order: three numbers each, so that a million of them take 24 MB and every page is at hand."""
+    """Ordered answers, three numbers each: a million take 24 MB, and every page is available."""
 
     def __init__(self, rows: Iterable[tuple[int, int, int]]) -> None:
         self._numbers = array("q", (number for row in rows for number in row))
@@ -105,7 +105,7 @@ def schema_of(number: int) -> str:
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Makes what searches keep beside the files, and the functions that their statements call."""
+    """Creates the temporary tables and SQL functions of searches."""
     connection.execute(
         "create temp table chosen (run integer, cell integer, dataset text, setting text, views integer, clean integer)"
     )
@@ -118,12 +118,12 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 class Search:
-    """Finds answers among those of some cells, on a connection that one thread has for itself."""
+    """Finds answers of some cells on a connection used by a single thread."""
 
     def __init__(self, connection: sqlite3.Connection, numbers: Mapping[str, int], cells: Sequence[BrowsedCell]) -> None:
-        """Remembers where it searches.
+        """Keeps the connection and cells.
 
-        The connection is one that :func:`prepare` has seen, with the runs attached by their ``numbers``; ``cells`` are all cells
+        The connection is set up by :func:`prepare`, with the runs attached by their ``numbers``; ``cells`` are all cells
         of these runs.
         """
         self._connection = connection
@@ -151,7 +151,7 @@ class Search:
         return Found(self._connection.execute(query, values)) if rows else Found([])
 
     def samples(self, wanted: Wanted, order: str, cells: Collection[tuple[str, int]] | None) -> list[FoundSample]:
-        """Returns the samples of the answers that are looked for, counted over their settings; ``order`` is one of SQL."""
+        """Returns the samples of the matching answers, counted over settings; ``order`` is SQL."""
         rows, values = self._rows(wanted, cells)
         if not rows:
             return []
@@ -177,10 +177,10 @@ class Search:
         return schema_of(self._numbers[name])
 
     def _rows(self, wanted: Wanted, cells: Collection[tuple[str, int]] | None) -> tuple[str, dict[str, Any]]:
-        """Returns the statement whose rows are all answers of the cells that are looked at, and its values.
+        """Returns the statement for all answers of the selected cells, and its values.
 
         Its columns: run, cell, place (of the sample), dataset, setting, value, state, clean (the value of the clean image),
-        said (the answer, of one view), told (whether the text stands there).
+        said (the answer to a single view), told (whether it contains the text).
         """
         every = self._cells
         clean = {cell[:1] + cell[2:4]: cell.id for cell in every if cell.setting == CLEAN_NAME and cell.views == 1}
@@ -234,7 +234,7 @@ class Search:
         )
 
     def _choose_topics(self, wanted: Wanted, asked: Iterable[tuple[str, str]]) -> None:
-        """Writes down the samples of the category, and whether the text stands in what was asked."""
+        """Fills a temporary table with the samples of the category, and whether their question contains the text."""
         self._connection.execute("delete from topics")
         for run, dataset in sorted(asked):
             query = f"select place, id, content from {self._schema(run)}.samples where dataset = ?"
@@ -246,7 +246,7 @@ class Search:
             self._connection.executemany("insert or ignore into topics values (?, ?, ?, ?)", rows)
 
     def _choose_differing(self, runs: Collection[str]) -> None:
-        """Writes down which samples score differently under the same setting, with whichever model and in whichever run."""
+        """Fills a temporary table with samples that score differently under the same setting between models or runs."""
         every = " union all ".join(
             f"select dataset, setting, value, (select s.id from {self._schema(name)}.samples s "
             f"where s.dataset = r.dataset and s.place = r.place) as id from ({self._rows_of(name, Wanted())}) r"
@@ -276,7 +276,7 @@ _CONDITIONS = {
     "none": "value = clean",
 }
 _SEEN = f"setting <> '{NO_IMAGE_NAME}'"
-"""That an image was shown: without one a model is meant to lose score."""
+"""The condition that an image was shown: without one, a loss is expected."""
 _ORDERS = {
     "worst": f"not ({_SEEN}), coalesce(clean - value, -2) desc, coalesce(value, 2), place, run, cell",
     "surest": f"case when {_CONDITIONS['wrong']} then coalesce(confidence(said), 0) else -1 end desc, place, run, cell",
@@ -290,7 +290,7 @@ def _where(wanted: Wanted) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Returns what a stored answer must be like to hold a text: the longest part of it in ASCII has to be there."""
+    """Returns a LIKE pattern for stored answers that may contain a text: its longest ASCII part."""
     stored = json.dumps(max(_ASCII.findall(text), key=len, default=""))[1:-1]
     return "%" + stored.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
@@ -303,7 +303,7 @@ def _says(prediction: object, text: str) -> bool:
 
 
 def _topic(name: str, content: object) -> tuple[str, str]:
-    """Returns the category of a stored sample, and all words of what was asked, in lower case."""
+    """Returns the category of a stored sample and its question text in lower case."""
     try:
         data = json.loads(str(content))
         options = data.get("options") or {}
@@ -313,9 +313,9 @@ def _topic(name: str, content: object) -> tuple[str, str]:
 
 
 def confidence_in(prediction: object) -> float | None:
-    """Returns the probability of the most probable letter among those offered, of a prediction as it is stored.
+    """Returns the probability of the most probable letter relative to all letters, for a stored prediction.
 
-    ``None`` where no log-probabilities are known.
+    ``None`` without log-probabilities.
     """
     try:
         values = [float(value) for value in json.loads(str(prediction))["logprobs"].values()]
@@ -325,7 +325,7 @@ def confidence_in(prediction: object) -> float | None:
 
 
 def probabilities(logprobs: Sequence[float]) -> list[float]:
-    """Returns the shares of letters among themselves, which sum to 1; none where one is not a number or all are impossible.
+    """Returns the normalised probabilities of letters; empty if one is NaN or all are impossible.
 
     >>> probabilities([0.0, -math.inf])
     [1.0, 0.0]

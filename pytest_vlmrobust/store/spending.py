@@ -1,4 +1,4 @@
-"""Spending: what the answers of a run took in tokens, and what they cost where prices are declared."""
+"""Spending: the tokens of a run's answers, and their cost if prices are declared."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ BUDGET_SPENT = "budget spent: "
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What the answers that a model gave in one run took; answers from the store took nothing."""
+    """The tokens of a model's new answers in a run; cached answers are free."""
 
     model: str
     """The model by its short name."""
     answers: int = 0
-    """Answers that it gave, also those that no test needed in the end."""
+    """New answers, including those that no test needed in the end."""
     prompt_tokens: int = 0
-    """Tokens of their prompts, those of images included, as the backend or the server counted them."""
+    """Prompt tokens, images included, as counted by the backend or server."""
     completion_tokens: int = 0
-    """Tokens of the answers; one of an answer by letters in this process."""
+    """Answer tokens; 1 for an answer by letters in this process."""
     uncounted: int = 0
-    """Answers among them of which nobody said how many tokens they took."""
+    """Answers without token counts."""
     cost: float = math.nan
-    """What the counted tokens cost, in ``currency``; ``null`` where the models file declares no prices."""
+    """Cost of the counted tokens in ``currency``; ``null`` without declared prices."""
     currency: str = ""
     """The currency of the prices that the models file declares."""
     failed: int = 0
@@ -57,7 +57,7 @@ class Spending:
         )
 
     def priced(self, ref: ModelRef) -> Spending:
-        """Returns it with what it cost at the prices of a model."""
+        """Returns a copy with the cost at a model's prices."""
         cost = ref.cost(self.prompt_tokens, self.completion_tokens)
         return replace(self, cost=cost, currency=ref.currency)
 
@@ -70,7 +70,7 @@ class Spending:
 
 
 def budget_lines(records: Iterable[Record]) -> list[str]:
-    """Returns, as a sentence, how many tests lack answers because a budget was spent; nothing where none does."""
+    """Returns a sentence with the number of tests that lack answers because a budget was spent; empty if none."""
     records = [record for record in records if record.is_gated]
     cut = [record for record in records if record.reason.startswith(BUDGET_SPENT)]
     if not cut:

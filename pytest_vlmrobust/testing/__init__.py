@@ -8,7 +8,7 @@ def test_my_metric():
 def test_my_backend():
     check_backend(open_backend(resolve("my-model", models_file=Path("models.yaml"))))
 
-The shipped suite ``suites/test_metric_properties.py`` makes each check a test of its own, for every registered metric.
+The shipped suite ``suites/test_metric_properties.py`` makes each check a separate test for every registered metric.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ __all__ = [
 ]
 
 CHECKS: dict[str, Property] = {**PROPERTIES, **INTERVALS, **LAWS}
-"""Every check of metrics: first of the formula, then of the interval, then of the verdicts."""
+"""All checks of metrics: first of the formula, then of the interval, then of the verdicts."""
 
 MetricLike = Metric | Callable[..., float] | str
 
 
 def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") -> None:
-    """Checks the properties that every metric must have, on generated scores that are the same each time.
+    """Checks the properties that every metric must have, on generated scores that are the same every time.
 
-    A metric returns a built-in float, the same one for the same scores and for the samples in any order, inside its bounds, NaN
-    rather than infinity where it is undefined, and leaves its arguments as they were. With a missing (NaN) score, or without
-    samples, it returns NaN or raises ValueError: never a number. When one score rises the metric moves as its record says: if
-    lower is better, it never rises when the model answers better. It has its declared values for a perfect model, for scores that
-    nothing changes and for images that add nothing. Its interval contains the value, and contains the truth at the declared rate:
+    A metric returns a built-in float, the same for the same scores and for the samples in any order, inside its bounds, NaN
+    rather than infinity if it is undefined, and leaves its arguments unchanged. With a missing (NaN) score, or without
+    samples, it returns NaN or raises ValueError, never a number. When one score rises, the metric moves as its record claims: if
+    lower is better, it never rises when the model answers better. It has its declared values for a perfect model, for unchanged
+    scores and for images that add nothing. Its interval contains the value, and contains the truth at the declared rate:
     see :data:`INTERVALS`. Verdicts on it are monotone: see :data:`LAWS`.
 
-    The metric is a registered one, by name, record or function, or any function whose parameters are named as in
+    The metric is registered (given by name, record or function), or any function with parameters named as in
     :class:`~pytest_vlmrobust.metrics.Needs` (``clean``, ``perturbed``, ``perturbed_by_setting``, ``no_image`` ...). Each check
-    tries so many ``examples`` of score tables. ``check`` names one of :data:`CHECKS`; when empty, all that concern the metric
-    run. The AssertionError of a property that does not hold shows the smallest scores that break it and what came out.
+    tries score tables (``examples`` sets how many). ``check`` names one of :data:`CHECKS`; if empty, all that apply run.
+    The AssertionError of a violated property shows the smallest scores that violate it and the result.
     """
     __tracebackhide__ = True
     record = _record(metric)
@@ -70,13 +70,13 @@ def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") ->
 
 
 def checks_of(metric: MetricLike) -> list[str]:
-    """Returns the names of the checks that concern a metric, including those for which its record claims nothing."""
+    """Returns the names of the checks that apply to a metric, including those for which its record makes no claim."""
     record = _record(metric)
     return [name for name, check in CHECKS.items() if check.concerns(record)]
 
 
 def unclaimed(metric: MetricLike, check: str) -> str:
-    """Returns why a check has nothing to test: the claim that is missing in the record. An empty string when it has."""
+    """Returns why a check has nothing to test (the claim missing in the record), or an empty string."""
     return CHECKS[check].unclaimed(_record(metric))
 
 

@@ -1,4 +1,4 @@
-"""What the queue, the store and a verdict rely on in a backend: one check for each promise of :class:`Backend`."""
+"""The properties of a backend that queue, store and verdicts rely on: a check for each promise of :class:`Backend`."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A backend that is checked, and what is known of it."""
+    """A backend being checked, and its known properties."""
 
     backend: Backend
     sees: bool
     tolerance: float
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
-        """Returns what it answers; a prediction that breaks the contract is one that failed."""
+        """Returns its answers; a prediction that breaks the contract counts as failed."""
         return accepted(self.backend.infer(requests), requests, self.backend.name)
 
     def told(self, ask: Callable[[Guard], T]) -> T:
-        """Returns what it says of itself, held to its contract as in a run."""
+        """Returns a property that it reports, checked against its contract as in a run."""
         try:
             return ask(Guard(lambda: self.backend, self.backend.name))
         except BackendError as error:
@@ -68,7 +68,7 @@ def _shown(prediction: Prediction) -> str:
     return f"{prediction.text!r} by {prediction.method}{more}"
 
 
-# What is asked: images of all shapes, none and two of them, with letters and without, in one batch.
+# The questions: with images of all shapes, with no image and with two, with and without letters, in one batch.
 
 
 def _question(key: str, *sizes: tuple[int, int], text: str = "Which letter?", choices: tuple[str, ...] = LETTERS) -> Request:
@@ -91,7 +91,7 @@ QUESTIONS = (
     _question("between", (32, 44), (50, 26), text=f"Compare {IMAGE_MARK} with {IMAGE_MARK}. Which letter?"),
     _question("square again", (56, 56), text="Which letter is it, then?"),
 )
-"""Requests of every kind; images are noise, always the same."""
+"""Requests of every kind; images are always the same noise."""
 _MALFORMED = Request(key="malformed", images=(np.zeros((8, 8), np.uint8),), text="?", choices=LETTERS, sample_id="malformed")
 """An image without colours, which no dataset yields."""
 
@@ -144,7 +144,7 @@ def _changes_no_picture(asked: Asked) -> None:
 
 
 def _picture_of(word: str, color: int, background: int) -> Image:
-    """Returns an image of a word: what reads text can tell it from another one, and what sees tones can, too."""
+    """Returns an image of a word: a model can distinguish it from another by reading text or by seeing tones."""
     picture = np.full((96, 224, 3), background, np.uint8)
     opencv().putText(picture, word, (16, 72), 0, 2.4, (color, color, color), 6)
     return picture
@@ -205,21 +205,21 @@ def _identity_follows_files(asked: Asked) -> None:
         )
     place = Path(ref.location)
     if not ref.location or not place.exists():
-        return  # of the hub, or served: no files here
+        return  # a hub id, or served: no local files
     with TemporaryDirectory() as folder:
         copy = Path(folder) / place.name
         before = _identity(ref, _linked(place, copy))
         files = sorted((file for file in copy.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
         changed = copy if copy.is_file() else files[-1] if files else copy / "weights"
         content = changed.read_bytes() if changed.exists() and changed.stat().st_size < _SMALL_FILE else b""
-        changed.unlink(missing_ok=True)  # a link: what it leads to stays as it is
+        changed.unlink(missing_ok=True)  # a link: its target stays unchanged
         changed.write_bytes(content + b"\n")
         if _identity(ref, copy) == before:
             asked.fail(f"has the same fingerprint after {changed.name} of its model changed: stored answers would be stale")
 
 
 def _linked(place: Path, copy: Path) -> Path:
-    """Returns a copy of a file, or of a directory, whose files are links."""
+    """Returns a copy, made of links, of a file or of the files of a directory."""
     if place.is_file():
         copy.symlink_to(place.resolve())
     else:
@@ -293,21 +293,21 @@ BACKEND_CHECKS: dict[str, Check] = {
     "prepares_on_any_thread": _prepares_on_any_thread,
     "closes_and_opens_again": _closes_and_opens_again,
 }
-"""What every backend must hold, each under the name of the promise."""
+"""Checks of every backend, by the name of the promise."""
 _OF_PICTURES = ("looks_at_the_pictures", "puts_pictures_at_their_places")
 
 
 def check_backend(backend: Backend, *, check: str = "", sees: bool = True, tolerance: float = 1e-3) -> None:
-    """Checks what a run relies on in a backend, by asking it a dozen small questions again and again.
+    """Checks the properties of a backend that a run relies on, by asking it a dozen small questions repeatedly.
 
-    It answers each request once and in order, the same way alone and in a batch, beside a request that cannot be answered, on
-    as many threads as it has lanes, and after it was closed; choices by one method, and differently when the images differ.
-    Its fingerprint stays the same, what it says of itself is JSON, and how it is asked is said by numbers and truths. Each
-    check asks for itself: a server is asked some two hundred times.
+    It answers each request once and in order, the same way alone and in a batch, next to a request that cannot be answered, on
+    as many threads as it has lanes, and after it was closed; it answers choices by one method, and differently if images differ.
+    Its fingerprint stays the same, its description is JSON, and its traits are numbers and truth values. Each
+    check asks its own questions: a server is asked about two hundred times.
 
-    The backend is open; it is closed and left open again. ``check`` names one of :data:`BACKEND_CHECKS`; when empty, all run.
-    ``sees`` is whether it looks at images; a script may not. ``tolerance`` is by how much a log-probability may move with the
-    batch, by rounding: in half precision some hundredths. The AssertionError of a broken promise shows request and answer.
+    The backend is open; it is closed and opened again. ``check`` names one of :data:`BACKEND_CHECKS`; if empty, all run.
+    ``sees`` is whether it looks at images; a script may not. ``tolerance`` is how much a log-probability may change with the
+    batch because of rounding: some hundredths in half precision. The AssertionError of a broken promise shows request and answer.
     """
     __tracebackhide__ = True
     if check and check not in BACKEND_CHECKS:

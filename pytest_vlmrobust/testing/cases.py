@@ -38,7 +38,7 @@ _FOLLOWERS = {Needs.PERTURBED, Needs.REFERENCE_CLEAN, Needs.BASELINE, Needs.BASE
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of one call, another order of their samples, and numbers that pick one score of them."""
+    """Arguments of one call, another order of their samples, and numbers that select one of their scores."""
 
     needs: tuple[Needs, ...]
     arguments: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Case:
         return self.order, sorted(self.order, key=lambda sample: sample ^ 1)
 
     def reorder_samples(self, order: Sequence[int]) -> list[Any]:
-        """Returns the arguments with their samples in another order, and their settings turned around."""
+        """Returns the arguments with their samples in another order, and their settings reversed."""
         pairs = zip(self.needs, self.copy_arguments(), strict=True)
         return [value if need in _WITHOUT_SAMPLES else _reorder(value, order) for need, value in pairs]
 
@@ -65,7 +65,7 @@ class Case:
         return self._with(need, lambda value: _with_gap(value, self.pick))
 
     def raise_score(self, need: Needs) -> list[Any] | None:
-        """Returns the arguments with one score of one argument raised; None when none of its scores can rise."""
+        """Returns the arguments with one score of one argument raised; None if none of its scores can rise."""
         value = self.arguments[self.needs.index(need)]
         key = list(value)[self.pick % len(value)] if isinstance(value, Mapping) else None
         scores = np.array(value if key is None else value[key], dtype=np.float64)
@@ -116,9 +116,9 @@ def cases(draw: st.DrawFn, needs: tuple[Needs, ...]) -> Case:
 
 
 def draw_scores(draw: st.DrawFn, most: int) -> Maker:
-    """Returns a function that draws scores of one scale for up to ``most`` samples.
+    """Returns a function that draws scores on one scale for up to ``most`` samples.
 
-    Each array is one draw for the largest number of samples: that is fast, and examples stay alike while Hypothesis removes
+    Each array is one draw for the largest number of samples: this is fast, and examples stay similar while Hypothesis removes
     samples to find the smallest one.
     """
     scale = np.array(draw(st.sampled_from(_SCALES)))
@@ -137,7 +137,7 @@ def draw_labels(draw: st.DrawFn, samples: int, most: int) -> list[str]:
 
 
 def draw_order(draw: st.DrawFn, samples: int) -> list[int]:
-    """Returns the samples in another order: the first one moves back, and some orders are reversed.
+    """Returns the samples in another order: the first moves back, and some orders are reversed.
 
     Such moves generate every order, and the smallest failing example needs few samples.
     """
@@ -254,14 +254,14 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.
 
 @dataclass(frozen=True)
 class Table:
-    """Scores, the setting for metrics of one cell, and another order of the samples."""
+    """Scores, the setting for metrics of a single cell, and another order of the samples."""
 
     scores: ScoreTable
     setting: str | None
     order: Sequence[int]
 
     def measure(self, record: Metric, scores: ScoreTable | None = None) -> Estimate:
-        """Returns the estimate of a metric for these scores or for changed ones."""
+        """Returns the estimate of a metric for these or for changed scores."""
         __tracebackhide__ = True
         try:
             return estimate(record, scores or self.scores, self.setting)
@@ -274,7 +274,7 @@ class Table:
         return self._change(lambda scores: scores[list(self.order)], lambda names: [names[index] for index in self.order])
 
     def repeat_samples(self, times: int) -> ScoreTable:
-        """Returns the scores ``times`` times, each copy with source images of its own."""
+        """Returns the scores ``times`` times, each copy with its own source images."""
         return self._change(
             lambda scores: np.concatenate([scores] * times),
             lambda names: list(names) * times,
@@ -282,18 +282,18 @@ class Table:
         )
 
     def duplicate_samples(self) -> ScoreTable:
-        """Returns the scores with every sample twice; each pair shares a source image of its own."""
+        """Returns the scores with every sample twice; each pair shares its own source image."""
         twice = self._change(lambda scores: np.concatenate([scores] * 2), lambda names: list(names) * 2)
         return dataclasses.replace(twice, groups=[f"image {index:03}" for index in range(self.scores.samples)] * 2)
 
     def of(self, rows: Sequence[int] | NDArray[np.intp]) -> ScoreTable:
-        """Returns the scores of ``rows``, which may repeat samples; each row has an image of its own."""
+        """Returns the scores of ``rows``, which may repeat samples; each row has its own image."""
         chosen = list(rows)
         some = self._change(lambda scores: scores[chosen], lambda names: [names[row] for row in chosen])
         return dataclasses.replace(some, groups=None)
 
     def map_scores(self, change: Callable[[Scores], Scores]) -> Table:
-        """Returns the table with every array of scores changed, one after the other."""
+        """Returns the table with ``change`` applied to each array of scores."""
         return dataclasses.replace(self, scores=self._change(change, list))
 
     def without_samples(self) -> ScoreTable:
@@ -301,7 +301,7 @@ class Table:
         return self._change(lambda scores: scores[:0], lambda _: [])
 
     def with_gap(self) -> ScoreTable:
-        """Returns the scores with every score of one sample missing."""
+        """Returns the scores with all scores of one sample missing."""
 
         def add_gap(scores: Scores) -> Scores:
             changed = scores.copy()
@@ -352,7 +352,7 @@ def tables(draw: st.DrawFn, record: Metric) -> Table:
 
 
 def make_table(record: Metric, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS) -> Table:
-    """Returns a table of scores that ``scores`` makes, each sample with an image, a position and people of its own."""
+    """Returns a table of scores made by ``scores``, each sample with its own image, position and people."""
     setting = _setting(record)
     needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}
     given = _table_fields(needs, setting, samples, scores, settings)

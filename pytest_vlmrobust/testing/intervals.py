@@ -1,7 +1,7 @@
-"""Laws that the interval of a metric must obey: one check for each law.
+"""Laws of the interval of a metric: one check for each law.
 
 The first checks compare the intervals of generated tables. The last two count how often an interval misses a known truth: by
-exact enumeration where all samples are of two kinds, and by simulation where many settings cost the same.
+exact enumeration if all samples are of two kinds, and by simulation if many settings cost the same.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ SURPRISING = 1e-4
 """A simulation fails if its number of misses has less than this probability at the tolerated risk."""
 
 _CLOSE = 1e-7
-"""Tolerance for equal ends that were found by bisection."""
+"""Tolerance for equal ends found by bisection."""
 _NEARLY = 0.85
 """Tolerance for widths, as a ratio: some intervals use seeded draws. Without clusters, doubled samples shrink the width to 0.71
 or less."""
 _SIZES, _PARTS, _TRIES = (30, 60, 40, 90), 20, 100
-"""Numbers of samples of two kinds, parts of a true mixture, and how many pairs of kinds are tried."""
+"""Numbers of samples of two kinds, parts of a true mixture, and the number of pairs of kinds to try."""
 _TRUTHS = (1, 4, 7, 10, 13, 16, 19)
 """Parts of the first kind."""
 _TWO, _SAME = 2, 2e-8
 """Arrays of a difference, and the tolerance for equal ends, which detects a shift by a millionth."""
 _LIKE, _LIKE_KINDS = 5, 4
-"""Number of equal samples, and how many pairs of kinds are tried."""
+"""Number of equal samples, and the number of pairs of kinds to try."""
 _PAIRS, _CLEARLY = 200, 0.9
 """Number of unchanged samples, and the largest ratio of their interval's width to that of unpaired scores."""
 _FEW = SETTINGS[:2]
-"""So few settings that some samples are right when clean and wrong under all of them, once their scores are mixed."""
+"""Few enough settings that some samples are right when clean and wrong under all of them after mixing their scores."""
 _QUESTIONS, _SAMPLES, _SHARE = 240, 60, 0.6
 _ALIKE = tuple(f"kind{kind}:{level}" for kind in range(7) for level in ("low", "mid", "high"))
 _PAIRED = {Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.BASELINE, Needs.BASELINE_BY_SETTING}
@@ -186,7 +186,7 @@ def _is_clearly_narrower(narrow: Bounds, wide: Bounds) -> bool:
 def _unchanged_and_mixed(
     record: Metric, answers: Scores, settings: Sequence[str], rng: np.random.Generator
 ) -> tuple[Bounds, Bounds, Table]:
-    """Returns the intervals for scores that nothing changes and for the same ones in other orders, and the first table."""
+    """Returns the intervals for unchanged scores and for the same scores in other orders, and the first table."""
     same = make_table(record, _PAIRS, lambda rows, columns=0: _repeat_scores(answers, rows, columns), settings)
     if same.scores.no_image is not None:
         same = dataclasses.replace(same, scores=dataclasses.replace(same.scores, no_image=np.zeros(_PAIRS)))
@@ -249,7 +249,7 @@ def _chances(part: int, size: int) -> Scores:
 
     The binomial distribution is written out: ``scipy.stats`` takes 23 MB, and nothing else needs it.
     """
-    from scipy import special  # here, because a gate whose checks are remembered needs it nowhere
+    from scipy import special  # imported here, because a gate with remembered checks does not need it
 
     first, share = np.arange(size + 1), part / _PARTS
     ways = special.gammaln(size + 1) - special.gammaln(first + 1) - special.gammaln(size - first + 1)
@@ -258,7 +258,7 @@ def _chances(part: int, size: int) -> Scores:
 
 
 def _ends(estimate: Estimate) -> Bounds:
-    """Returns the interval of an estimate, at the usual level; NaN where there is none."""
+    """Returns the interval of an estimate at the usual level; NaN if there is none."""
     return (estimate.low, estimate.high) if estimate.finite and estimate.valid else (math.nan, math.nan)
 
 
@@ -299,7 +299,7 @@ def _repeat_scores(scores: Scores, rows: int, columns: int) -> Scores:
 
 
 def _holds(wide: Bounds, narrow: Bounds, close: float = _CLOSE) -> bool:
-    """Whether an interval contains another one; a missing interval counts as contained and containing."""
+    """Whether an interval contains another; a missing interval counts as contained and containing."""
     if any(map(math.isnan, (*wide, *narrow))):
         return True
     return wide[0] <= narrow[0] + close and wide[1] >= narrow[1] - close
@@ -375,4 +375,4 @@ INTERVALS = {
         _no_interval,
     ),
 }
-"""Every law of intervals, by the name that test ids carry."""
+"""All laws of intervals, by their name in test ids."""

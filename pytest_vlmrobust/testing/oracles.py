@@ -1,7 +1,7 @@
 """Slow implementations of every formula in plain Python, written from the papers without code of the metrics.
 
 They compute with exact fractions. Each takes the arguments of its metric as lists and dictionaries of numbers, and
-returns a number, or None where undefined.
+returns a number, or None if undefined.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TAIL = {
 
 
 def value(name: str, arguments: Sequence[Any]) -> float:
-    """Returns the expected value of a built-in metric; NaN where it is undefined."""
+    """Returns the expected value of a built-in metric; NaN if it is undefined."""
     result = ORACLES[name](*map(_exact, arguments))
     return math.nan if result is None else float(result)
 
@@ -151,7 +151,7 @@ def relative_mean_corruption_error(clean: Row, by_setting: BySetting, reference_
 
 
 def effective_robustness(clean: Row, by_setting: BySetting, reference_clean: Row, reference: BySetting) -> Number:
-    """Returns the mean accuracy under settings, less what odds that fall as the reference's do would give."""
+    """Returns the mean accuracy under settings minus the accuracy expected if the odds fall like the reference's."""
     kept, theirs = (mean([mean(of[setting]) for setting in by_setting]) for of in (by_setting, reference))
     known = (mean(clean), mean(reference_clean), theirs)
     if not all(0 < accuracy < 1 for accuracy in known):
@@ -195,7 +195,7 @@ def pcri(whole: Row, patches: Rows) -> Number:
 
 
 def pcri_excess(whole: Row, patches: Rows, chances: Row) -> Number:
-    """Returns the index less that of a model that guesses again on each patch wherever the whole image did not suffice."""
+    """Returns the index minus that of a model that guesses again on each patch if the whole image did not suffice."""
     further = len(patches[0]) - 1
     lucky = [1 - (1 - right) * (1 - chance) ** further for right, chance in zip(whole, chances, strict=True)]
     index, neutral = pcri(whole, patches), _index(lucky, whole)
@@ -208,7 +208,7 @@ def pcri_matched(whole: Row, patches: Rows, whole_attempts: Rows) -> Number:  # 
 
 
 def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
-    """Returns the largest less the smallest mean by label, without unknown labels."""
+    """Returns the largest minus the smallest mean by label, without unknown labels."""
     known = set(labels) - {""}
     means = [mean([score for score, score_label in zip(scores, labels, strict=True) if score_label == label]) for label in known]
     return max(means) - min(means) if len(means) > 1 else None
@@ -258,7 +258,7 @@ def letter_pull(chosen: BySetting, right: BySetting) -> Fraction:
 
 
 def wording_range(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the highest less the lowest mean."""
+    """Returns the highest minus the lowest mean."""
     means = [mean(scores) for scores in (clean, *by_setting.values())]
     return max(means) - min(means)
 
@@ -269,7 +269,7 @@ def gain(after: BySetting, before: BySetting) -> Fraction:
 
 
 def transfer_retention(perturbed: Row, clean: Row) -> Number:
-    """Returns the share of the mean overlap that is left."""
+    """Returns the remaining share of the mean overlap."""
     return mean(perturbed) / mean(clean) if mean(clean) else None
 
 
@@ -279,7 +279,7 @@ def mean_baseline_drop(by_setting: BySetting, baseline_by_setting: BySetting) ->
 
 
 def drop_increase(clean: Row, perturbed: Row, baseline_clean: Row, baseline: Row) -> Fraction:
-    """Returns the drop less that of the earlier run."""
+    """Returns the drop minus that of the earlier run."""
     return drop(clean, perturbed) - drop(baseline_clean, baseline)
 
 
@@ -371,7 +371,7 @@ def _steps(accuracies: Row) -> list[Fraction]:
 
 
 def calibration_error(scores: Row, confidences: Row) -> Fraction:
-    """Returns the gaps of 10 bins of equal size, by rank; answers of equal confidence share all their places."""
+    """Returns the gaps of 10 bins of equal size, by rank; answers of equal confidence share all their ranks."""
     count, total = len(scores), Fraction()
     ranked = sorted((confidence, level) for confidence, level in zip(confidences, _level(scores, confidences), strict=True))
     sizes = [count // 10 + (bin_ < count % 10) for bin_ in range(10)]
@@ -394,7 +394,7 @@ def risk_coverage(scores: Row, confidences: Row) -> Fraction:
 
 
 def accepted(scores: Row, confidences: Row) -> Fraction:
-    """Returns the largest share of answers above a threshold of which nine tenths are right."""
+    """Returns the largest share of answers at or above a threshold that are at least nine tenths right."""
     shares = [Fraction()]
     for threshold in confidences:
         above = [score for score, confidence in zip(scores, confidences, strict=True) if confidence >= threshold]
@@ -403,7 +403,7 @@ def accepted(scores: Row, confidences: Row) -> Fraction:
 
 
 def _level(scores: Row, confidences: Row) -> Row:
-    """Returns for each answer the mean score of those as confident."""
+    """Returns the mean score of the answers with the same confidence, for each answer."""
     pairs = list(zip(scores, confidences, strict=True))
     return [mean([score for score, other in pairs if other == confidence]) for confidence in confidences]
 
@@ -484,7 +484,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "worst_group_drop": worst_drop,
     "worst_tenth_drop": worst_tenth_drop,
 }
-"""Name of a built-in metric to its oracle."""
+"""Oracles by the name of the built-in metric."""
 
 
 def interval(name: str, arguments: list[Any], level: float) -> tuple[float, float]:
@@ -493,7 +493,7 @@ def interval(name: str, arguments: list[Any], level: float) -> tuple[float, floa
 
 
 def exact_share(scores: Sequence[float], tail: float) -> tuple[float, float]:
-    """Clopper and Pearson: the shares at which so many right answers, or so few, are as rare as ``tail``."""
+    """Clopper and Pearson: the shares with probability ``tail`` of at least, or at most, this many right answers."""
     right, n = round(sum(scores)), len(scores)
     low = 0.0 if right == 0 else _crossing(lambda share: _at_least(right, n, share), tail)
     high = 1.0 if right == n else 1.0 - _crossing(lambda share: _at_least(n - right, n, share), tail)
@@ -501,7 +501,7 @@ def exact_share(scores: Sequence[float], tail: float) -> tuple[float, float]:
 
 
 def exact_drop(before: Sequence[float], after: Sequence[float], tail: float) -> tuple[float, float]:
-    """The drops at which so many flips remain, or so few, as rarely as ``tail``, at the likeliest share of helpful flips."""
+    """The drops with probability ``tail`` of at least, or at most, these net flips, at the likeliest share of helpful flips."""
     changes = [round(was - now) for was, now in zip(before, after, strict=True)]
     harmful, helpful, n = changes.count(1), changes.count(-1), len(changes)
     return _lowest_drop(harmful, helpful, n, tail), -_lowest_drop(helpful, harmful, n, tail)
@@ -535,7 +535,7 @@ def _at_least(right: int, n: int, share: float) -> float:
 
 
 def _crossing(chance: Callable[[float], float], tail: float, low: float = 0.0) -> float:
-    """Returns where a rising chance crosses ``tail``."""
+    """Returns the point at which a rising chance crosses ``tail``."""
     high = 1.0
     for _ in range(45):
         middle = (low + high) / 2.0
@@ -558,7 +558,7 @@ INTERVALS: Mapping[str, Callable[..., tuple[float, float]]] = {
         [abs(was - value) for was, value in zip(earlier, now, strict=True)], tail
     ),
 }
-"""Name of a built-in metric to the exact calculation of its interval."""
+"""Exact calculations of intervals, by the name of the built-in metric."""
 
 CLOSE = {name: 1e-8 if "drop" not in name else 0.02 for name in INTERVALS}
 """Tolerance for the metric: tails of drops come from a saddlepoint formula."""

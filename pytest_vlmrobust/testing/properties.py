@@ -1,4 +1,4 @@
-"""Properties that the formula of a metric must have, on generated scores: one check for each."""
+"""Properties of the formula of a metric, on generated scores: one check for each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THOROUGH = "vlm-thorough"
 PROFILES = {"vlm-fast": 12, THOROUGH: 300}
 """Hypothesis profiles of the property suite, and their number of examples for each property."""
 VARIABLE = "VLMROBUST_PROFILE"
-"""Environment variable that names one of them."""
+"""Environment variable with the name of a profile."""
 
 _ALWAYS: dict[str, Any] = {
     "phases": (Phase.generate, Phase.shrink),
@@ -39,7 +39,7 @@ _ALWAYS: dict[str, Any] = {
     "database": None,
     "report_multiple_bugs": False,
     "verbosity": Verbosity.quiet,  # the message shows the example itself
-    "suppress_health_check": (HealthCheck.too_slow,),  # a busy machine says nothing about a metric
+    "suppress_health_check": (HealthCheck.too_slow,),  # a busy machine is no problem of a metric
 }
 
 for _name, _examples in PROFILES.items():
@@ -49,7 +49,7 @@ for _name, _examples in PROFILES.items():
 def examples_of(profile: str | None = None) -> int:
     """Returns how many examples a Hypothesis profile tries for each property.
 
-    An empty profile is that of the environment variable ``VLMROBUST_PROFILE``, else ``vlm-fast``.
+    An empty profile means that of the environment variable ``VLMROBUST_PROFILE``, else ``vlm-fast``.
     """
     if profile:
         return settings.get_profile(profile).max_examples
@@ -114,7 +114,7 @@ class Property:
 
 
 def same(value: float, other: float, tolerance: float = ROUNDING) -> bool:
-    """Whether two values are equal but for rounding; NaN equals NaN."""
+    """Whether two values are equal up to rounding; NaN equals NaN."""
     if math.isnan(value) or math.isnan(other):
         return math.isnan(value) and math.isnan(other)
     return math.isclose(value, other, rel_tol=tolerance, abs_tol=tolerance)
@@ -150,12 +150,12 @@ def _check_pure(record: Metric, case: Case) -> None:
 
 def _global_randomness() -> tuple[object, ...]:
     """Returns the state of the global random generators."""
-    numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  what a metric must leave alone is that very state
+    numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  a metric must not change this state
     return random.getstate(), numpys["key"].tobytes(), numpys["pos"]
 
 
 def _draw_globally() -> None:
-    # Hypothesis starts every example at seed 0, where a metric's own seed(0) would not be noticed; it puts the state back later
+    # Hypothesis starts every example at seed 0, where a metric's own seed(0) would go unnoticed; it restores the state later
     random.random()
     np.random.random()  # noqa: NPY002
 
@@ -230,7 +230,7 @@ def _claim(record: Metric, need: Needs, direction: Direction) -> str:
 def _moved_as_declared(before: float, after: float, direction: Direction) -> bool:
     if direction == 0:
         return same(before, after)
-    # nothing to compare where the value is undefined before or after
+    # nothing to compare if the value is undefined before or after
     return math.isnan(before) or math.isnan(after) or same(before, after) or (after - before) * direction > 0.0
 
 
@@ -341,4 +341,4 @@ PROPERTIES = {
     ),
     "oracle": Property("agrees with its formula in plain Python", _on_cases(_check_oracle), unclaimed=_no_oracle),
 }
-"""Every property of a formula, by the name that test ids carry."""
+"""All properties of a formula, by their name in test ids."""

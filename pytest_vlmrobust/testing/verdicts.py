@@ -1,4 +1,4 @@
-"""Laws that the verdicts on a metric must obey, on generated tables of scores: one check for each law."""
+"""Laws of the verdicts on a metric, on generated tables of scores: one check for each law."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _tighter_bound(trial: Trial) -> None:
     both = Bound(trial.lower, trial.higher)
     for tight, loose in [*tight_and_loose, (both, Bound(high=trial.higher)), (both, Bound(low=trial.lower))]:
         stricter, laxer = trial.verdict(tight), trial.verdict(loose)
-        # a second end shares the risk of failing with the first: what was a FAIL may become undecided, never a PASS
+        # a second end shares the risk of failing with the first: a FAIL may become undecided, but never a PASS
         turned = stricter is Outcome.PASS and laxer is not Outcome.PASS
         if turned or (tight is not both and _better(stricter, laxer)):
             trial.refuse(
@@ -186,4 +186,4 @@ LAWS = {
     ),
     "unknown": Property("what is missing, or does not apply, never passes and never fails", _on_trials(_unknown)),
 }
-"""Every law of verdicts, by the name that test ids carry."""
+"""All laws of verdicts, by their name in test ids."""

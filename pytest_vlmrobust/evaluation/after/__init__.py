@@ -1,1 +1,1 @@
-"""What comes after a run: comparing, ranking, verifying and repeating it, from its evidence."""
+"""Work after a run: comparing, ranking, verifying and repeating it, from its evidence."""

@@ -1,4 +1,4 @@
-"""Analyses: what the papers compute from several models side by side, on the samples and settings that all of them were asked."""
+"""Analyses: what the papers compute from several models, on the samples and settings common to all of them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 
 ALL_TASKS = "all tasks"
-"""What a row over all datasets is about."""
+"""The subject of a row over all datasets."""
 ALL_MODELS = "all models"
-"""What a row of all models together is about."""
+"""The subject of a row over all models."""
 
 
 def analyses(part: Part, options: RankingOptions, refs: Mapping[str, ModelRef]) -> tuple[ModelAnalysis, ...]:
@@ -75,7 +75,7 @@ def analyses(part: Part, options: RankingOptions, refs: Mapping[str, ModelRef]) 
 
 
 _Pools = Mapping[str, Sequence[int]]
-"""Name to the places of its models: each model alone, several of one family that are asked in one way, all models."""
+"""Name to the positions of its models: a single model, several of one family asked in the same way, or all models."""
 
 
 def _pools(options: RankingOptions, refs: Mapping[str, ModelRef]) -> _Pools:
@@ -89,7 +89,7 @@ def _pools(options: RankingOptions, refs: Mapping[str, ModelRef]) -> _Pools:
 
 
 def _different(options: RankingOptions, refs: Mapping[str, ModelRef]) -> list[int]:
-    """Returns the places of the models; one that is asked in several ways counts once."""
+    """Returns the positions of the models; a model asked in several ways counts once."""
     again = {second for _, second in mode_pairs(refs)}
     return [place for place, model in enumerate(options.models) if model not in again]
 
@@ -136,13 +136,13 @@ def _by_level(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 _DROP, _RCE = "accuracy_drop", "relative_corruption_error"
 _TOP = 6
-"""How many settings with the largest RCE are named, as in table 5."""
+"""The number of settings with the largest RCE that are named, as in table 5."""
 
 
 def _effects(part: Part, settings: Sequence[str], options: RankingOptions, pools: _Pools) -> Iterable[ModelAnalysis]:
-    """Yields what levels and settings cost each pool (VLM-RobustBench figure 2 and tables 5, 12, 15 to 17 and 20 to 23).
+    """Yields the costs of levels and settings for each pool (VLM-RobustBench figure 2 and tables 5, 12, 15 to 17 and 20 to 23).
 
-    Drops have intervals. All other numbers are plain means over the models.
+    Drops have intervals; all other numbers are plain means over the models.
     """
     costs = {setting: [_costs(part, setting, place) for place in range(len(options.models))] for setting in settings}
     levels = _by_level(settings)
@@ -168,7 +168,7 @@ def _effects(part: Part, settings: Sequence[str], options: RankingOptions, pools
 
 
 def _costs(part: Part, setting: str, place: int) -> dict[str, Estimate]:
-    """Returns what a setting costs one model, over the samples that count for all models."""
+    """Returns the cost of a setting for one model, over the samples that count for all models."""
     table = part.table.score_table(place, setting, part.no_image)
     costs = {name: metrics.estimate(name, table, setting, None) for name in metrics.EFFECTS}
     costs = {name: cost if cost.valid else replace(cost, value=math.nan) for name, cost in costs.items()}
@@ -176,7 +176,7 @@ def _costs(part: Part, setting: str, place: int) -> dict[str, Estimate]:
 
 
 def _category_drops(part: Part, options: RankingOptions) -> Iterable[ModelAnalysis]:
-    """Yields the mean drop of each category of questions, that which suffers most on average first (VLM-RobustBench A.2)."""
+    """Yields the mean drop of each category of questions, largest on average first (VLM-RobustBench A.2)."""
     rows = []
     names = sorted({*part.categories} - {""})
     for category in names if len(names) > 1 else ():
@@ -194,7 +194,7 @@ def _size_trends(
     """Yields the slope of the mean drop per tenfold size of each family of models (VLM-RobustBench A.3)."""
     try:
         known = families(refs)
-    except UsageError:  # a family that is called like a model of another run is named in that run
+    except UsageError:  # a family with the name of a model of another run is named in that run
         return
     values = part.table.mean_drop(settings).values
     for name, family in known.items():
@@ -211,7 +211,7 @@ def _size_trends(
 def _prompt_modes(
     part: Part, settings: Sequence[str], options: RankingOptions, refs: Mapping[str, ModelRef], pools: _Pools
 ) -> Iterable[ModelAnalysis]:
-    """Yields accuracy, mean drop and tiers of the models that are asked in several ways, and what changes, paired by sample.
+    """Yields accuracy, mean drop and tiers of models that are asked in several ways, and the changes paired by sample.
 
     Source: VLM-RobustBench A.4 (table 10) and A.5 (table 11, over the models of a family).
     """
@@ -234,9 +234,9 @@ def _prompt_modes(
 
 
 def mode_pairs(refs: Mapping[str, ModelRef]) -> list[tuple[str, str]]:
-    """Returns pairs of models that are one model asked in two ways, the direct one, or else the first one, first.
+    """Returns pairs of entries that are the same model asked in two ways; the direct mode comes first, or else the first entry.
 
-    Models are one if they have the same family and size, or, where these are unknown, the same location and revision; and the
+    Models are the same if they have the same family and size, or, if unknown, the same location and revision; and the
     same adapter, quantisation and deployment.
     """
     same: dict[tuple[object, ...], list[str]] = {}
@@ -260,19 +260,19 @@ def _samples(part: Part) -> int:
     return int(part.table.complete_samples().sum())
 
 
-# Length of the chain of thought, and what came of it.
+# Length of the chain of thought, by outcome.
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """The answers of one cell: score of each sample, and the words of its thinking."""
+    """The answers of one cell: the score and the number of words of thinking of each sample."""
 
     scores: Sequence[float]
     words: Sequence[int]
 
 
 def chain_lengths(pair: tuple[str, str], cells: Sequence[tuple[Setting, Chains, Chains]]) -> Iterable[ModelAnalysis]:
-    """Yields how long chains of thought are by what came of them (The Perceptual Observatory, figure 7)."""
+    """Yields the lengths of chains of thought by outcome (The Perceptual Observatory, figure 7)."""
     plain, thinking = pair
     for split, perturbed in (("clean", False), ("perturbed", True)):
         words: dict[str, list[int]] = {outcome: [] for outcome in OUTCOMES.values()}
@@ -297,7 +297,7 @@ _PATCHES = "patches"
 
 @dataclass(frozen=True, slots=True)
 class PatchIndex:
-    """PCRI of one model on one dataset and grid; ``value`` is NaN with a reason where it does not apply."""
+    """PCRI of one model on one dataset and grid; ``value`` is NaN with a reason if it does not apply."""
 
     model: str
     dataset: str
@@ -305,11 +305,11 @@ class PatchIndex:
     grid: int
     index: Estimate
     contributions: tuple[float, ...] = ()
-    """The share of each patch in the right answers, row by row; empty where not every patch was asked about."""
+    """The share of each patch in the right answers, row by row; empty if some patch was not asked about."""
 
 
 def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchIndex]:
-    """Yields PCRI of a model on each dataset and grid of a run, and why it is unknown."""
+    """Yields PCRI of a model on each dataset and grid of a run, or the reason why it is unknown."""
     for cell in evidence.cells():
         if cell.model != own or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
             continue
@@ -319,7 +319,7 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
         try:
             clean = evidence.get_scores(Cell(own, cell.dataset, CLEAN))
             stored = evidence.get_cell(cell)
-        except StoreError as error:  # a part of the samples was asked, or no clean image
+        except StoreError as error:  # only a part of the samples was asked, or no clean images
             index = Estimate(math.nan, 0, reason=str(error))
         else:
             result = CellResult.of(cell, samples, stored.answers, views=stored.views, places=None, notes={})
@@ -333,10 +333,10 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
 
 
 def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
-    """Returns the plain mean of PCRI over all datasets and over those of each task, and its change (PCRI figures 2 to 7).
+    """Returns the plain mean of PCRI over all datasets and over the datasets of each task, and its change (PCRI figures 2 to 7).
 
-    A dataset counts for a model if its index is known on the coarsest and the finest grid; others are named. The mean has no
-    interval: a few datasets are no sample of a task.
+    A dataset counts for a model if its index is known on the coarsest and the finest grid; others are listed. The mean has no
+    interval, because a few datasets are not a sample of a task.
     """
     rows = []
     for task, model in dict.fromkeys((task, one.model) for one in indices for task in (ALL_TASKS, one.task)):
@@ -358,11 +358,11 @@ def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
 
 
 def rci_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
-    """Returns RCI of each dataset with its bands, and how models agree about datasets, by grid.
+    """Returns the RCI of each dataset with its bands, and the correlations between models, by grid.
 
-    The band of a dataset is that of the mean over the models whose index is known (RCI section 3.2): the note names the others.
+    The band of a dataset is based on the mean over the models with a known index (RCI section 3.2); the note lists the others.
     The correlation of two models is over the datasets
-    that both have an index of (section 4.2.1 and figure 2).
+    for which both have an index (section 4.2.1 and figure 2).
     """
     rows = []
     for grid in sorted({one.grid for one in indices}):

@@ -1,4 +1,4 @@
-"""Boards: from the scores of several models side by side to their values, ranks and differences."""
+"""Boards: from the paired scores of several models to their values, ranks and differences."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Part:
     categories: Sequence[str] = ()
     """The category of each sample."""
     no_image: Scores | None = None
-    """Scores without the images, shape (M, N); ``None`` where a model was not asked without them."""
+    """Scores without the images, shape (M, N); ``None`` if some model was not asked without them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Worst:
-    """The drops of one model under the settings that count, and their tests."""
+    """The drops of one model under the counted settings, and their tests."""
 
     drops: Mapping[str, float]
     tests: Sequence[BoundTest]
@@ -84,16 +84,16 @@ class _BoardData:
     settings: int
     contests: Mapping[str, Contest]
     families: Mapping[str, tuple[int, Contest]]
-    """Family to how many settings it has, and the mean drop under them."""
+    """Family to its number of settings, and the mean drop under them."""
     worst: Sequence[_Worst]
-    """Of each model."""
+    """By model."""
     failed: Sequence[int]
-    """Of each model."""
+    """By model."""
     lacking: Mapping[str, str]
     """Quantity to the reason why it is unknown."""
     notes: tuple[str, ...] = ()
     clean: Sequence[Estimate] = field(default=())
-    """For each model, with the interval of the metric; if empty, those of the contest are used."""
+    """By model, with the interval of the metric; if empty, the values of the contest are used."""
 
 
 def boards(parts: Sequence[Part], options: RankingOptions) -> tuple[Board, ...]:
@@ -148,7 +148,7 @@ def _no_error_ratio(part: Part, settings: Sequence[str], options: RankingOptions
 
 
 def _failures(table: SideBySide, options: RankingOptions) -> tuple[str, ...]:
-    """Returns which inferences failed, and what that leaves out for all models."""
+    """Returns a note about failed inferences, and the pairs excluded for all models because of them."""
     counts = [(name, count) for name, count in zip(options.models, table.failed_inferences(), strict=True) if count]
     if not counts:
         return ()
@@ -161,7 +161,7 @@ def _failures(table: SideBySide, options: RankingOptions) -> tuple[str, ...]:
 
 
 def _mean_over_datasets(datasets: Sequence[_BoardData], options: RankingOptions) -> _BoardData:
-    """Returns the plain mean over datasets: each counts once, however many samples it has."""
+    """Returns the plain mean over datasets: each counts once, whatever its number of samples."""
     known = [name for name in QUANTITIES if all(name in data.contests for data in datasets)]
     lacking = {
         name: next(f"{data.dataset}: {data.lacking[name]}" for data in datasets if name in data.lacking)
@@ -246,7 +246,7 @@ def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _Board
 def _with_ranks(
     standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], options: RankingOptions
 ) -> list[Standing]:
-    """Returns the standings with their ranks, best first, those that tie by name."""
+    """Returns the standings with their ranks, best first; ties are ordered by name."""
     higher = QUANTITIES[options.by].better == "higher"
     ranks, ends = places(contest.values, higher=higher), place_intervals(between, higher=higher)
     ranked = []

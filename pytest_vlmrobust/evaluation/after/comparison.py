@@ -33,12 +33,12 @@ class CellChange:
     n: int
     """Samples with a score in both runs."""
     then: float
-    """Accuracy in the earlier run, over all samples; NaN where a score is missing."""
+    """Accuracy in the earlier run, over all samples; NaN if a score is missing."""
     now: float
     baseline_drop: Estimate
-    """Then minus now, paired by sample."""
+    """Earlier minus later run, paired by sample."""
     drop_increase: Estimate | None = None
-    """How much more is lost since clean; ``None`` for a clean cell, and where one run lacks the clean one."""
+    """The increase of the drop from clean; ``None`` for a clean cell, or if one run lacks the clean cell."""
     broken: tuple[str, ...] = ()
     """Ids of samples that score less than in the earlier run."""
     fixed: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class CellChange:
 
     @property
     def name(self) -> str:
-        """The cell as test ids spell it."""
+        """The cell as in test ids."""
         return f"{self.model}-{self.dataset}-{self.setting}"
 
 
@@ -57,38 +57,38 @@ class SweepChange:
     model: str
     dataset: str
     settings: int
-    """How many settings the mean is taken over."""
+    """The number of settings in the mean."""
     mean_baseline_drop: Estimate
 
     @property
     def name(self) -> str:
-        """The sweep as test ids spell it."""
+        """The sweep as in test ids."""
         return f"{self.model}-{self.dataset}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedEarly:
-    """The cells of which a run has a part of the answers: their changes have no interval."""
+    """The cells with only a part of the answers in a run; their changes have no interval."""
 
     cells: tuple[str, ...] = ()
     answers: int = 0
     """Answers that both runs have."""
     changed: int = 0
-    """Those of them that score otherwise."""
+    """Those of them whose score differs."""
     only_one: int = 0
     """Answers that only one run has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs side by side; changes come worst first."""
+    """The comparison of two runs; the worst changes come first."""
 
     before: str
-    """Where the earlier run is."""
+    """The directory of the earlier run."""
     after: str
-    """Where the later run is."""
+    """The directory of the later run."""
     models: dict[str, str]
-    """Model of the later run to the one of the earlier run that it was compared with."""
+    """Model of the later run to the model of the earlier run that it was compared with."""
     cells: tuple[CellChange, ...] = ()
     sweeps: tuple[SweepChange, ...] = ()
     only_before: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Comparison:
     confidence: float = 0.90
     """Level of the intervals."""
     notes: tuple[str, ...] = ()
-    """What could not be made sure of."""
+    """What could not be verified."""
 
     @property
     def unchanged(self) -> bool:
@@ -111,19 +111,19 @@ class Comparison:
 
 
 def compare(before: Path, after: Path, *, model: str = "", common: bool = False, confidence: float = CONFIDENCE) -> Comparison:
-    """Returns what changed from one run to another, over every cell that both measured.
+    """Returns the changes from one run to another, over every cell that both measured.
 
     Args:
         before: the directory of the earlier run.
         after: the directory of the later run.
-        model: a model of the later run; all of them where nothing is said.
+        model: a model of the later run; all of them by default.
         common: whether samples that only one of the runs has are left out instead of refused.
         confidence: two-sided level of the intervals, in (0, 1).
 
     Raises:
-        UsageError: a directory without evidence, models that cannot be told apart, or no cell that both runs measured.
+        UsageError: a directory without evidence, ambiguous models, or no cell that both runs measured.
         UnknownName: the later run has no such model.
-        DatasetError: the runs asked different samples, stochastic settings of theirs have different seeds, or one was answered by
+        DatasetError: the runs asked different samples, their stochastic settings have different seeds, or one was answered by
             letters and the other one by text.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
@@ -151,7 +151,7 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             others = [setting for setting in settings if setting not in few]
             of_dataset = _compare_cells(models, dataset, others, confidence, now) if others else ([], [])
             cells += of_dataset[0]
-            sweeps += of_dataset[1]  # a mean over settings is about the same questions in each
+            sweeps += of_dataset[1]  # a mean over settings needs the same questions in each
             for setting in few:  # the questions that it changes
                 asked = AnswersOfChanged(now, changed[setting])
                 both = [each for each in (CLEAN, setting) if each in settings]
@@ -200,7 +200,7 @@ def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
 def _compare_cells(
     models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], confidence: float, asked: Answers
 ) -> tuple[list[CellChange], list[SweepChange]]:
-    """Returns what changed from the second model to the first under each setting, and over the perturbed ones."""
+    """Returns the changes from the second model to the first under each setting, and over the perturbed ones."""
     now, then = models
     paired = paired_table(models, dataset, settings, asked)
     by_setting = {str(CLEAN): paired.clean, **paired.by_setting}
@@ -233,14 +233,14 @@ def _compare_cells(
 
 
 def _is_part(run: Baseline, cell: Cell) -> bool:
-    """Whether a run has a part of the answers of a cell, because its tests stopped once they were decided."""
+    """Whether a run has only a part of the answers of a cell, because its tests stopped once they were decided."""
     return run.stopped_early and run.partial(cell).places not in (None, run.changed(cell.dataset, cell.setting))
 
 
 def _changed_answers(now: Baseline, cell: Cell, then: Baseline, earlier: Cell) -> tuple[int, int, int]:
-    """Returns of a cell how many answers both runs have, how many of those score otherwise, and how many one run alone has.
+    """Returns for a cell how many answers both runs have, how many of them changed score, and how many only one run has.
 
-    Nothing is said about how much was lost: what a run asked depends on what it found.
+    Gives no drop, because which samples a run asked depends on its results.
     """
     after, before = _stored_answers(now, cell), _stored_answers(then, earlier)
     shared = after.keys() & before.keys()
@@ -248,7 +248,7 @@ def _changed_answers(now: Baseline, cell: Cell, then: Baseline, earlier: Cell) -
 
 
 def _stored_answers(run: Baseline, cell: Cell) -> dict[tuple[str, int], tuple[float | None, str]]:
-    """Returns value and state of each stored answer by sample and view; a missing value is ``None``, which equals itself."""
+    """Returns value and state of each stored answer by sample and view; missing values are ``None``, which equals itself."""
     result = run.checked(cell, whole=False)
     return {
         (result.samples[index // result.views].id, index % result.views): (

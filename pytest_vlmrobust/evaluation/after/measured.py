@@ -1,7 +1,7 @@
-"""Measured: the parameters of perturbations, from the pixels of images that are drawn for it and not from what is declared.
+"""Measured: the parameters of perturbations, from the pixels of test images rather than from their declarations.
 
-Each probe knows only what a parameter means in an image: the spread of noise on flat grey, the black share of a white page, the
-slope of a ramp. Parameters without such a meaning are not measured, nor are those that several random steps hide.
+Each probe uses only a parameter's meaning in an image: the spread of noise on flat grey, the black share of a white page, the
+slope of a ramp. Parameters without such a meaning, or hidden by several random steps, are not measured.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pytest_vlmrobust.core.estimate import Estimate
 
 HEIGHT, WIDTH = 480, 640
 LARGE = 1344
-"""A side of an image beyond 640 x 480 pixels, where letters grow with the image."""
+"""An image side beyond 640 x 480 pixels, where letters grow with the image."""
 _SEED = 0
 _MIDDLE = np.s_[HEIGHT // 3 : 2 * HEIGHT // 3, WIDTH // 3 : 2 * WIDTH // 3]
 
 Array = NDArray[np.float64]
 Image = NDArray[np.uint8]
 Probe = Callable[[Callable[[Image], Image]], tuple[float, float]]
-"""What an image becomes, to the parameter and how far it may be off: by rounding to levels and pixels, and by chance."""
+"""From a perturbation to the parameter and its tolerance: for rounding to levels and pixels, and for chance."""
 
 
 def measured(perturbation: str, level: str) -> Estimate | None:
-    """Returns a parameter as the pixels show it, with what rounding and chance leave open; ``None`` where they do not show it."""
+    """Returns a parameter measured in pixels, with the tolerance for rounding and chance; ``None`` if it cannot be measured."""
     if perturbation not in _PROBES:
         return None
     value, off = _PROBES[perturbation](functools.partial(perturbations.get(f"{perturbation}:{level}"), seed=_SEED))
@@ -38,7 +38,7 @@ def measured(perturbation: str, level: str) -> Estimate | None:
 
 
 def font_sizes(perturbation: str, level: str) -> dict[str, int] | None:
-    """Returns the font size by size of the image, from the extent of the letters in it; ``None`` where it writes none."""
+    """Returns the font size by image size, from the extent of the letters in the image; ``None`` if it writes none."""
     if perturbation not in _LETTERS:
         return None
     text, degrees = _LETTERS[perturbation]
@@ -51,13 +51,13 @@ def font_sizes(perturbation: str, level: str) -> dict[str, int] | None:
 
 
 def _extent(mask: NDArray[np.bool_]) -> int:
-    """Returns height and width together of the box around what is true."""
+    """Returns the sum of height and width of the bounding box of the true pixels."""
     return sum(int(np.ptp(np.flatnonzero(mask.any(axis=axis)))) + 1 for axis in (0, 1))
 
 
 @functools.cache
 def _letters(text: str, degrees: float, size: int) -> int:
-    """Returns height and width together of letters of Pillow's typeface at a font size."""
+    """Returns the sum of height and width of letters in Pillow's typeface at a font size."""
     import PIL.Image
     import PIL.ImageDraw
     import PIL.ImageFont
@@ -70,7 +70,7 @@ def _letters(text: str, degrees: float, size: int) -> int:
 
 
 _SEEN = (150 - 96) / (255 - 96)
-"""How much of a pixel letters cover that is brighter than 150 where white is laid over 96."""
+"""The share of a pixel that white letters over 96 must cover to make it brighter than 150."""
 _LETTERS: Mapping[str, tuple[str, float]] = {"text_overlay": ("SAMPLE TEXT", 0.0), "watermark": ("SAMPLE", 30.0)}
 
 
@@ -108,12 +108,12 @@ def _slope(after: Array, before: Array) -> float:
 
 
 def _gaussian_noise(change: Callable[[Image], Image]) -> tuple[float, float]:
-    variance = float(change(_flat(128)).astype(float).var()) - 1 / 12  # that of rounding to levels
+    variance = float(change(_flat(128)).astype(float).var()) - 1 / 12  # the variance of rounding to levels
     return math.sqrt(variance) / 255, 0.0005
 
 
 def _shot_noise(change: Callable[[Image], Image]) -> tuple[float, float]:
-    values = change(_flat(51)) / 255  # dark, so that no count is above white
+    values = change(_flat(51)) / 255  # dark, so that no count exceeds white
     scale = float(values.mean() / values.var())
     return scale, 0.02 * scale
 
@@ -177,7 +177,7 @@ def _border(change: Callable[[Image], Image]) -> tuple[float, float]:
 
 
 def _jpeg(change: Callable[[Image], Image]) -> tuple[float, float]:
-    """The quality at which Pillow gives these pixels, or nearly these: builds of libjpeg differ by a level or two."""
+    """The quality at which Pillow gives these pixels, or nearly so: builds of libjpeg differ by a level or two."""
     import PIL.Image
 
     before = np.ascontiguousarray(_grain(60, 200)[:64, :64])
@@ -204,7 +204,7 @@ def _upsample(change: Callable[[Image], Image]) -> tuple[float, float]:
 
 
 def _sharpen(change: Callable[[Image], Image]) -> tuple[float, float]:
-    """Pillow's smoothing kernel is what its factor is about."""
+    """The factor applies to Pillow's smoothing kernel."""
     import PIL.Image
     import PIL.ImageFilter
 
@@ -223,7 +223,7 @@ def _solarize(change: Callable[[Image], Image]) -> tuple[float, float]:
 
 
 def _gaussian_blur(change: Callable[[Image], Image]) -> tuple[float, float]:
-    """The weights of a Gaussian fall by exp(-k^2 / 2 sigma^2) within k pixels; an edge shows them as its steps."""
+    """The weights of a Gaussian fall by exp(-k^2 / 2 sigma^2) within k pixels; an edge shows them as steps."""
     edges = _edge()
     edges[:, WIDTH // 2 :] = np.linspace(128, 255, HEIGHT).astype(np.uint8)[
         :, None, None
@@ -247,7 +247,7 @@ def _motion(change: Callable[[Image], Image]) -> tuple[float, float]:
 
 
 def _angle(change: Callable[[Image], Image]) -> tuple[float, float]:
-    """The direction in which an image brightens that brightened from left to right."""
+    """The direction in which the image of a left-to-right ramp brightens."""
     inside = change(_ramp(0, 255))[_MIDDLE][..., 0].astype(float)
     places = np.indices(inside.shape).reshape(2, -1).T
     (down, across), *_ = np.linalg.lstsq(places - places.mean(axis=0), (inside - inside.mean()).ravel(), rcond=None)

@@ -1,4 +1,4 @@
-"""Paired: models of one or several runs whose scores on the same samples stand side by side."""
+"""Paired: models of one or several runs, compared on the same samples."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class RunModel:
 
     run: Baseline
     model: str
-    """As its run calls it."""
+    """The name in its run."""
     name: str
-    """As reports call it: NAME/MODEL for a run with a name."""
+    """The name in reports: NAME/MODEL for a run with a name."""
 
     def cell(self, dataset: str, setting: Setting) -> Cell:
         """Returns the cell of the model under a setting."""
@@ -42,7 +42,7 @@ def run_models(run: Baseline, name: str = "") -> list[RunModel]:
 
 @contextmanager
 def open_models(runs: Iterable[tuple[str, Path]]) -> Iterator[list[RunModel]]:
-    """Opens the evidence of runs, each with a name or an empty one, and gives their models."""
+    """Opens the evidence of runs, each with a name or an empty one, and yields their models."""
     with ExitStack() as opened:
         models: list[RunModel] = []
         for name, directory in runs:
@@ -65,14 +65,14 @@ def paired_table(
     *,
     rescored: bool = True,
 ) -> SideBySide:
-    """Returns the scores of models on the samples that all of their runs have, in the order of the first run.
+    """Returns the scores of models on the samples common to their runs, in the order of the first run.
 
     Args:
         models: two or more.
-        dataset: what all of them were asked about.
-        settings: cells that all of them have; without the clean one, clean scores are NaN.
-        asked: the answers of the first run about a part of the samples, where only these are compared.
-        rescored: whether scores are recomputed from the answers, and have to be the stored ones.
+        dataset: the dataset that all of them were asked about.
+        settings: settings that all of them have; without the clean one, clean scores are NaN.
+        asked: the answers of the first run about a part of the samples, if only these are compared.
+        rescored: whether scores are recomputed from the answers and must equal the stored ones.
 
     Raises:
         DatasetError: the runs asked different samples, or showed different images.
@@ -90,7 +90,7 @@ def paired_table(
 
 
 def differing_conditions(runs: Sequence[Baseline], datasets: Iterable[str]) -> list[str]:
-    """Returns a sentence for each condition in which runs differ, or may differ."""
+    """Returns a sentence for each condition that differs, or may differ, between runs."""
     if len(runs) < 2:
         return []
     notes = notes_without_pictures(runs, datasets)
@@ -118,7 +118,7 @@ def notes_without_pictures(runs: Iterable[Baseline], datasets: Iterable[str]) ->
 
 
 def manifest(run: Baseline) -> Mapping[str, Any]:
-    """Returns the manifest of a run; empty if it has none, as for evidence that was copied alone."""
+    """Returns the manifest of a run; empty if it has none, as when only the evidence was copied."""
     try:
         return read_manifest(run.evidence.path.parent)
     except StoreError:

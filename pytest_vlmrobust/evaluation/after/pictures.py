@@ -1,4 +1,4 @@
-"""Images of a run: as stored, or made again from their recipe and checked against what the model saw."""
+"""Images of a run: stored ones, or ones made again from their recipe and checked against what the model saw."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from pytest_vlmrobust.store.database import FILE_NAME
 from pytest_vlmrobust.store.run_directory import FOLDER, encode_thumbnail, file_name
 
 _STORE = Path("..", "..")
-"""From a run's directory to its store, where its manifest does not say."""
+"""The path from a run's directory to its store, if the manifest has none."""
 _HELD = 64 * 2**20
-"""Bytes of pixels that are kept for the next request."""
+"""Bytes of pixels that are cached."""
 SAME = "verified: exactly what the model saw"
 OTHER = "not what the model saw: the data or the code that makes images changed since"
 UNKNOWN = "made again; the run kept nothing that tells whether the model saw the same pixels"
@@ -35,13 +35,13 @@ UNKNOWN = "made again; the run kept nothing that tells whether the model saw the
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The images of one sample under one setting."""
+    """The images of a sample under a setting."""
 
     digests: tuple[str, ...]
     """The SHA-256 of the pixels of each; view after view, in each all images of the sample."""
     views: int
     names: tuple[str, ...]
-    """What the images of one view are called; one empty name where there is one image."""
+    """The names of the images of one view; a single empty name if there is only one image."""
     changed: tuple[int, ...]
     """Which images of a view the setting changes, by index."""
     check: str
@@ -49,10 +49,10 @@ class Shown:
 
 
 class RunPictures:
-    """The images of one run; any number of threads may ask, and one image is made at a time."""
+    """The images of one run; safe to use from several threads, with one image made at a time."""
 
     def __init__(self, run: Path, data: Path | None = None) -> None:
-        """Remembers where they come from; nothing is read before it is asked for."""
+        """Stores the locations; reads nothing until the first request."""
         self.run = run
         self._data_dir = data
         self._lock = RLock()
@@ -60,12 +60,12 @@ class RunPictures:
         self._views: OrderedDict[tuple[str, str, str], View] = OrderedDict()
 
     def problem(self, dataset: str) -> str:
-        """Returns why no image of a dataset can be made again, and what to do; empty where they can."""
+        """Returns why no image of a dataset can be made again, and what to do; empty if it can."""
         found = self._dataset(dataset)
         return found if isinstance(found, str) else ""
 
     def shown(self, dataset: str, sample: str, setting: str) -> Shown:
-        """Returns what the images are, which makes them."""
+        """Makes the images and returns what they are."""
         with self._lock:
             asked, named, view = self._view(dataset, sample, setting)
             names = image_names(asked) if len(asked.images) > 1 else [""] * len(asked.images)
@@ -84,7 +84,7 @@ class RunPictures:
             image = view.images[number]
         return (encode_thumbnail(image), "image/webp") if small else (_png(image), "image/png")
 
-    # Where the pieces come from.
+    # The sources of the images.
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ class RunPictures:
         return samples[sample], named, self._views[key]
 
     def _dataset(self, name: str) -> dict[str, Sample] | str:
-        """Returns the samples of a dataset by id, or why they cannot be had."""
+        """Returns the samples of a dataset by id, or why they are unavailable."""
         with self._lock:
             if name not in self._samples:
                 try:
@@ -138,7 +138,7 @@ class RunPictures:
         settings = self._settings
         named = [str(typed) for typed in settings.get("vlm_dataset", ())]
         if any(typed.startswith(HUB) for typed in named):
-            os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")  # who looks at a run downloads nothing
+            os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")  # viewing a run downloads nothing
         given = str(settings.get("vlm_data") or "")
         folder = self._data_dir or (typed_path(given) if given else None)
         data = RunData(named, folder, small=name.partition(".")[0].endswith(SMALL))
@@ -151,7 +151,7 @@ class RunPictures:
             raise DatasetError(f"the data of {name!r} are not the ones that the run asked about: their digests differ")
         return {sample.id: sample for sample in dataset.samples()}
 
-    # What was seen.
+    # What the model saw.
 
     def _check(self, dataset: str, sample: Sample, setting: Setting, view: View) -> str:
         if setting == NO_IMAGE:
@@ -166,7 +166,7 @@ class RunPictures:
         return UNKNOWN
 
     def _known(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
-        """Returns the digests of the images that the store remembers; none where its recipes are those of another release."""
+        """Returns the image digests in the store; none if its recipes are from another release."""
         if not (self._store / FILE_NAME).is_file():
             return ()
         recipe = self._maker.recipe(self._maker.question(sample, setting), setting)
@@ -174,7 +174,7 @@ class RunPictures:
             return store.get_digests([recipe]).get(recipe, ())
 
     def _stored(self, dataset: str, sample: str, setting: str, number: int) -> bytes:
-        """Returns a thumbnail that the store has; nothing where it has none."""
+        """Returns a thumbnail from the store; nothing if it has none."""
         samples = self._dataset(dataset)
         if isinstance(samples, str) or sample not in samples:
             return b""

@@ -1,4 +1,4 @@
-"""Lint: parts of a valid policy that are probably mistakes, such as rules that gate nothing and waivers that can go."""
+"""Lint: parts of a valid policy that are probably mistakes, such as rules that gate nothing and unneeded waivers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ SOON = timedelta(days=30)
 def lint(
     policy: Policy, *, today: date, samples: int | None = None, options: float | None = None, clean: float | None = None
 ) -> list[Finding]:
-    """Returns everything that is probably not meant in a policy, with the :func:`loopholes` that a gate refuses or warns of too.
+    """Returns the probable mistakes in a policy, including the :func:`loopholes` that a gate refuses or warns about.
 
     Args:
-        policy: of one model.
-        today: what waivers are dated against.
-        samples: how many independent samples a dataset of the run has; then rules that these hardly decide are found too.
-        options: how many options its questions have, 2 for yes/no and infinite for open ones.
-        clean: accuracy on its unchanged images. With these two, rules are found that no outcome could break there.
+        policy: the policy of one model.
+        today: the date at which waivers are evaluated.
+        samples: number of independent samples in a dataset of the run; if given, also finds rules that these hardly decide.
+        options: number of options per question, 2 for yes/no and infinite for open questions.
+        clean: accuracy on the unchanged images. With both, also finds rules that no outcome could break there.
     """
     known = KnownNames.of()
     at_hand = metrics.Circumstances(options=options, clean=clean)
@@ -59,10 +59,10 @@ def lint(
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
-    """Returns that no rule on all data asks whether a model looks at the images at all, or is right about them as they are.
+    """Returns a finding if no rule on all data checks that a model looks at the images, and one if none checks clean accuracy.
 
-    A policy may be about named models alone, all its blocking rules about the same ones: no other model is GO by it. One whose
-    blocking rules all compare with an earlier run, as ``parity``, says nothing about how good a model is and needs neither.
+    A policy may cover only named models, if all its blocking rules name the same ones: no other model is GO by it. One whose
+    blocking rules all compare with an earlier run, such as ``parity``, does not judge how good a model is and needs neither.
     """
     blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
     if blocking and all(map(is_relative, blocking)):
@@ -87,12 +87,12 @@ def lacks_basics(policy: Policy) -> list[Finding]:
 
 
 def _is_of_tasks(rule: Rule) -> bool:
-    """Whether a rule bounds what the Observatory measures, which is not applicable where a task is not shown to be done."""
+    """Whether a rule bounds an Observatory metric, which is not applicable unless the model is shown to do the task."""
     return rule.metric in metrics.names(suite=OBSERVATORY) and metrics.get(rule.metric).suite == OBSERVATORY
 
 
 def _is_about_clean(rule: Rule) -> bool:
-    """Whether a rule asks for accuracy on images as they are, or over all sizes of them."""
+    """Whether a rule requires accuracy on clean images, or over all image sizes."""
     if rule.metric in {"accuracy", "identity_accuracy"}:
         return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
     return rule.metric in {"clean_accuracy", "accuracy_above_chance", "resolution_accuracy"}
@@ -119,7 +119,7 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
 
 
 def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
-    """Returns the rules that so many independent samples hardly decide, on whatever data."""
+    """Returns the rules that this number of independent samples hardly decides, on any dataset."""
     tests = sorted(shipped_tests(), key=str)
     sizes = dict.fromkeys((test.dataset for test in tests), samples)
     anywhere = replace(policy, rules=tuple(_anywhere(rule, tests) for rule in policy.rules))
@@ -131,11 +131,11 @@ def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
 def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:
     """Returns the rules that a model could break by answering the same samples twice.
 
-    Only metrics count whose value is known where nothing changed, such as drops, of which it is 0.
+    Considers only metrics with a known value if nothing changed, such as drops, for which it is 0.
 
     Args:
-        rules: of a policy.
-        floors: metric to how far its value moved between two runs of the same model on the same samples, in its own unit.
+        rules: the rules of a policy.
+        floors: metric to the change of its value between two runs of the same model on the same samples, in its own unit.
     """
     findings = []
     for rule in rules:
@@ -183,7 +183,7 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
 
 
 def _anywhere(rule: Rule, tests: Iterable[MetricKey]) -> Rule:
-    """Returns a rule for every model, and for all data unless it is about tasks, which every collection has by the same names."""
+    """Returns a rule for every model, and for all data unless it is about tasks, whose names are the same in every collection."""
     unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
     of_tasks = replace(rule, where=replace(rule.where, model=()), unless=unless)
     return of_tasks if any(map(of_tasks.bounds, tests)) else replace(of_tasks, where=replace(of_tasks.where, dataset=()))

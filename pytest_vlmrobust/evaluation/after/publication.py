@@ -1,4 +1,4 @@
-"""Publication: the tables of a paper as they are printed, and what runs give in the place of each number."""
+"""Publication: the printed tables of a paper, and the number from runs for each printed number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pytest_vlmrobust.core.estimate import Estimate
 
 AGREES, COMPATIBLE, DIFFERS = "agrees", "compatible, not tested", "differs"
-"""What is said of a published number: in our interval, which is narrow enough to test it; in one that is too wide; outside."""
+"""Statuses of a published number: in our interval, which is narrow enough to test it; in an interval too wide; outside."""
 DECLARED = "declared, not measured"
-"""What is said of a parameter that pixels do not show: ours is what this package declares."""
+"""Status of a parameter that pixels do not show: ours is the declared value of this package."""
 MULTIPLE = 2
-"""How many times the precision of a published number the half-width of our interval may be to test it."""
+"""The largest half-width of our interval that tests a published number, in multiples of its precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +21,22 @@ class PublishedValue:
     """One number of a table, or one word."""
 
     metric: str
-    """What it is: the name of a metric, or of a quantity that a ranking gives."""
+    """The name of a metric, or of a quantity of a ranking."""
     about: Mapping[str, str]
-    """What it is about: ``dataset``, ``model`` or a ``pool`` of models, ``setting``, ``level``, ``category`` and so on."""
+    """Its subject: ``dataset``, ``model`` or a ``pool`` of models, ``setting``, ``level``, ``category`` and so on."""
     printed: str
-    """As it is printed; empty where the number is not at hand."""
+    """The printed text; empty if the number is not available."""
     of: int = 0
-    """Of a count, how many there are in all; 0 for all other numbers."""
+    """For a count, the total; 0 for all other numbers."""
 
     @property
     def precision(self) -> float:
-        """Half a unit of the last printed digit; of a count, as a share."""
+        """Half a unit of the last printed digit; for a count, as a share."""
         return 0.5 * 10.0 ** -len(self.printed.partition(".")[2]) / (self.of or 1)
 
     @property
     def number(self) -> float:
-        """What is printed as a number, of a count its share; NaN for a word, and where it is not at hand."""
+        """The printed number, as a share for a count; NaN for a word, or if not available."""
         try:
             number = float(self.printed)
         except ValueError:
@@ -49,40 +49,40 @@ class PublishedTable:
     """One table of a paper."""
 
     paper: str
-    """The paper by its short name, as commands spell it."""
+    """The short name of the paper, as in commands."""
     number: str
     caption: str
     commands: tuple[str, ...] = ()
-    """What a person with the weights and the data runs; empty where a table has nothing that models answer."""
+    """The commands to run, given the weights and the data; empty if nothing in the table needs model answers."""
     models: str = ""
-    """The models file that the commands name, as YAML; empty where they name none."""
+    """The models file used by the commands, as YAML; empty if they use none."""
     values: tuple[PublishedValue, ...] = ()
     keys: tuple[str, ...] = ()
-    """What the rows are about: keys of ``about``. The others are those of columns."""
+    """The keys of ``about`` that describe rows; the other keys describe columns."""
     notes: tuple[str, ...] = ()
-    """What is known to be wrong with the printed numbers, and what could not be run."""
+    """Known errors in the printed numbers, and what could not be run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduced(PublishedValue):
-    """A published number with ours beside it, both in the unit that is printed, percent or fractions."""
+    """A published number and ours, both in the printed unit, percent or fractions."""
 
     published: float = math.nan
-    """NaN for a word, and where it is not at hand."""
+    """NaN for a word, or if not available."""
     ours: Estimate | None = None
-    """``None`` where the runs do not have it; of a word, the number that it follows from, in fractions."""
+    """``None`` if the runs do not have it; for a word, the number behind it, as a fraction."""
     word: str = ""
-    """Ours, of a word."""
+    """Our word, for a word."""
     agreement: str = ""
     """``AGREES``, ``COMPATIBLE``, ``DIFFERS`` or ``DECLARED``; empty without an interval of ours, or with nothing to compare."""
     limit: float = math.nan
-    """The largest half-width of our interval that tests the number; NaN for a word, and where there is nothing to compare."""
+    """The largest half-width of our interval that tests the number; NaN for a word, or if there is nothing to compare."""
     reason: str = ""
-    """Why there is none of ours."""
+    """Why we have no number."""
 
     @property
     def difference(self) -> Estimate | None:
-        """Ours minus what is published, which is taken as exact: the interval is that of ours."""
+        """Ours minus the published number, which is treated as exact: the interval is ours, shifted."""
         if self.ours is None or math.isnan(self.published):
             return None
         ends = (self.ours.low - self.published, self.ours.high - self.published)
@@ -90,29 +90,29 @@ class Reproduced(PublishedValue):
 
     @property
     def half_width(self) -> float:
-        """Half of the width of our interval; NaN for a word, and where there is none."""
+        """Half the width of our interval; NaN for a word, or without an interval."""
         return math.nan if self.ours is None or self.word else (self.ours.high - self.ours.low) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class ReproducedTable(PublishedTable):
-    """One table, with ours beside each number."""
+    """One table, with our number for each printed one."""
 
     values: tuple[Reproduced, ...] = ()
     scale: int = 1
-    """How many times our unit the printed one is: 100 where fractions are printed in percent."""
+    """The factor from our unit to the printed one: 100 if fractions are printed in percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """Tables of a paper beside what runs measured."""
+    """Tables of a paper, compared with the measurements of runs."""
 
     paper: str
     title: str
     tables: tuple[ReproducedTable, ...]
     runs: tuple[str, ...] = ()
-    """Where the runs are; empty where only the published numbers are shown."""
+    """The locations of the runs; empty if only the published numbers are shown."""
     notes: tuple[str, ...] = ()
-    """What holds for every table, and what the runs have that the paper does not."""
+    """Notes on every table, and what the runs have but the paper does not."""
     confidence: float = 0.90
     """Two-sided level of the intervals."""

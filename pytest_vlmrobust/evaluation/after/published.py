@@ -1,7 +1,7 @@
-"""Published: the tables of the five papers, as package data; nothing is asked and nothing is computed here.
+"""Published: the tables of the five papers, as package data; no model is called and nothing is computed here.
 
-A file below ``tables/`` holds the tables of a paper. The rows of a table are CSV. Columns that are called as in ``KEYS`` say
-what a row is about; any other column is called ``METRIC KEY=VALUE ...`` and holds printed numbers of that metric.
+A file in ``tables/`` holds the tables of a paper. The rows of a table are CSV. Columns with a name in ``KEYS`` describe
+the subject of a row; any other column is named ``METRIC KEY=VALUE ...`` and holds printed numbers of that metric.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEYS = (
     "perturbation",
     "parameter",
 )
-"""What a number may be about."""
+"""The keys that describe the subject of a number."""
 _COUNT = "cells"
 """The column that says of how many cells the counts of a row are."""
 _FILES = files("pytest_vlmrobust.evaluation.after") / "tables"
@@ -41,34 +41,34 @@ _FILES = files("pytest_vlmrobust.evaluation.after") / "tables"
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One paper: its tables, and what its names mean."""
+    """One paper: its tables, and the meaning of its names."""
 
     name: str
     """As commands spell it."""
     title: str
     scale: int
-    """100 where fractions are printed in percent, else 1."""
+    """100 if fractions are printed in percent, else 1."""
     tables: Mapping[str, PublishedTable]
     notes: tuple[str, ...] = ()
     plain: frozenset[str] = frozenset()
-    """Metrics that are printed as they are, whatever ``scale`` is."""
+    """Metrics that are printed without ``scale``."""
     settings: str = ""
-    """The settings that summaries are taken over, by the name of their suite; empty for whatever a metric reads."""
+    """The settings of summaries, by the name of their suite; empty for all settings that a metric reads."""
     sample: str = ""
-    """How much of each dataset was asked and how it was drawn, as after ``--vlm-sample``; empty where all was."""
+    """How much of each dataset was asked and how it was drawn, as for ``--vlm-sample``; empty for all."""
     dataset: str = ""
-    """The dataset of all numbers that name none."""
+    """The dataset of numbers without one."""
     pool: str = ""
-    """The models that a number without a model is taken over."""
+    """The models that a number without a model is averaged over."""
     pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Name of a model, dataset or category to other names of the same."""
+    """Name of a model, dataset or category to its other names."""
     references: Mapping[str, str] = field(default_factory=dict)
     """Dataset to the model whose errors are the unit of its corruption errors."""
     questions: Mapping[str, int] = field(default_factory=dict)
-    """Dataset or category to how many questions the published numbers rest on, where that is known."""
+    """Dataset or category to the number of questions behind the published numbers, if known."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """Model to its number of parameters in billions, where slopes over sizes are printed."""
+    """Model to its number of parameters in billions, if slopes over sizes are printed."""
 
     def table(self, number: str) -> PublishedTable:
         """Returns the table of a number."""
@@ -77,7 +77,7 @@ class Paper:
         return self.tables[number]
 
     def scale_of(self, metric: str) -> int:
-        """Returns how many times our unit the printed one of a metric is."""
+        """Returns the factor from our unit of a metric to the printed unit."""
         return 1 if metric.removesuffix(".macro") in self.plain else self.scale
 
     def known(self) -> set[str]:
@@ -92,7 +92,7 @@ class Paper:
         return own.union(*self.pools.values(), {self.dataset} - {""})
 
     def is_called(self, theirs: str, ours: str) -> bool:
-        """Whether a name of ours is one of a name of theirs: case, punctuation and the suffix of tuned models do not matter."""
+        """Whether our name matches the paper's name; case, punctuation and the suffix of tuned models do not matter."""
         return _plain(ours) in {_plain(name) for name in (theirs, *self.names.get(theirs, ()))}
 
 

@@ -1,4 +1,4 @@
-"""Ranking several models from the evidence of their runs: the same samples, the same settings, no model, no images."""
+"""Ranking several models from the evidence of their runs, on the same samples and settings, without models or images."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ CONFIDENCE = 0.90
 SHOWN = 3
 """Names in a message."""
 UNREGISTERED = "not registered here"
-"""The family of settings whose perturbation was registered in the run and is not where the ranking is made."""
+"""The family of settings whose perturbation was registered in the run but is not registered here."""
 _OTHER_EXPERIMENTS = {LADDER_FAMILY, "patches", PREPROCESSING}
 """Families whose settings do not measure the cost of a perturbation."""
 
 
 def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
-    """Ranks all models of one or more runs, over the cells that every one of them was asked about.
+    """Ranks all models of one or more runs, over the cells that all of them were asked about.
 
     Args:
-        runs: name and directory of each; models of a run with a name are called NAME/MODEL, others as they are.
+        runs: name and directory of each; models of a run with a name are called NAME/MODEL, others by their own names.
         by: the quantity that ranks, one of :data:`~pytest_vlmrobust.evaluation.after.standings.BY`.
         reference: the model whose errors are the unit of mCE; empty for none.
-        confidence: two-sided level in (0, 1): of each interval, and of all statements about ranks and pairs together.
+        confidence: two-sided level in (0, 1) of each interval, and of all statements about ranks and pairs together.
 
     Raises:
-        UsageError: a directory without evidence, fewer than two models, two of one name, no cell that all of them were asked
+        UsageError: a directory without evidence, fewer than two models, a duplicate name, no cell that all of them were asked
             about, or mCE without a reference model.
         UnknownName: no such quantity, or no such reference model.
         DatasetError: the runs asked different samples, or showed different images, or some models were answered by letters and
@@ -72,7 +72,7 @@ def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Rankin
 
 
 def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
-    """Ranks models of runs that are open, see :func:`rank`."""
+    """Ranks models of open runs, see :func:`rank`."""
     from .boards import RankingOptions, boards
 
     if by not in BY:
@@ -112,7 +112,7 @@ def _with_analyses(
     models: Sequence[RunModel],
     refs: Mapping[str, ModelRef],
 ) -> tuple[Board, ...]:
-    """Returns the boards with what the papers compute: of each dataset, and on the first one PCRI by task over datasets."""
+    """Returns the boards with the papers' analyses: of each dataset, and on the first board PCRI by task over datasets."""
     from .analyses import analyses, patch_analyses, patch_boxes, patch_indices, rci_analyses
 
     by_dataset = {part.dataset: analyses(part, options, refs) for part in parts}
@@ -134,7 +134,7 @@ def _with_analyses(
 
 
 def _chain_lengths(models: Sequence[RunModel], dataset: str, part: Part, refs: Mapping[str, ModelRef]) -> Iterator[ModelAnalysis]:
-    """Yields the lengths of chains of thought of each model that is also there without them."""
+    """Yields the lengths of chains of thought of each model that was also run without them."""
     from .analyses import Chains, chain_lengths, mode_pairs
 
     by_name = {model.name: model for model in models}
@@ -154,7 +154,7 @@ def _chain_lengths(models: Sequence[RunModel], dataset: str, part: Part, refs: M
 
 
 def _refs(models: Sequence[RunModel]) -> dict[str, ModelRef]:
-    """Returns what the manifests of the runs say about models; those that none describes are absent."""
+    """Returns the models' entries in the manifests of the runs; models without one are absent."""
     refs = {}
     for model in models:
         every = manifest(model.run).get("models")
@@ -182,7 +182,7 @@ def _refuse_shared_names(models: Sequence[RunModel]) -> None:
 
 
 def _common(models: Sequence[RunModel], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
-    """Returns the perturbed settings of each dataset that all models were asked about, and what that leaves out."""
+    """Returns the perturbed settings of each dataset that all models were asked about, and sentences about the excluded ones."""
     asked = [{(c.dataset, c.setting) for c in model.run.evidence.cells() if c.model == model.model} for model in models]
     common: dict[str, list[Setting]] = {}
     left_out: list[str] = []
@@ -206,7 +206,7 @@ def _common(models: Sequence[RunModel], by: str) -> tuple[dict[str, list[Setting
 
 
 def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
-    """Returns sentences about settings of a dataset that do not count, with the reasons."""
+    """Returns sentences about settings of a dataset that are excluded, with the reasons."""
     others = [str(setting) for setting in lacking if not (_counts(setting) or setting == CLEAN)]
     missing = [
         f"{setting} (not asked of {', '.join(names)})"

@@ -1,4 +1,4 @@
-"""Repeat: some answers are asked for again. The share that flips is the noise, and no threshold can be tighter than that."""
+"""Repeat: asks some questions again. The share of flipped scores is the noise, and no threshold can be tighter than it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACE = "absolute_continuous_error"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One answer that is asked for again: its place among those of its cell, and what it was."""
+    """One answer to repeat: its position in its cell, and the first answer."""
 
     cell: Cell
     place: int
@@ -41,9 +41,9 @@ class Chosen:
 
 
 def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chosen]:
-    """Returns up to ``most`` answers of a run in random order, of every cell as many as of any other, the same each time.
+    """Returns up to ``most`` answers of a run in random order, spread evenly over the cells, the same each time.
 
-    Views that were not asked about, and inferences that failed, are no answers.
+    Views that were not asked about and failed inferences are not answers.
     """
     rng = rng_for(SUBSET_SEED, "a/a", model, dataset)
     cells = [cell for cell in evidence.cells() if (cell.model, cell.dataset) == (model, dataset)]
@@ -58,7 +58,7 @@ def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chos
 
 
 def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
-    """Yields the first of each source, then the second of each, until all are empty."""
+    """Yields the first item of each source, then the second of each, until all are empty."""
     left = list(sources)
     while left:
         given = [(source, next(source, None)) for source in left]
@@ -67,7 +67,7 @@ def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
 
 
 def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
-    """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has."""
+    """Returns each sample with the model's new answer, in the order of ``chosen``; the store keeps its own answers."""
     asked: dict[Cell, list[Query]] = {}
     pairs: list[tuple[Sample, Prediction]] = []
     for start in range(0, len(chosen), batch_size):
@@ -84,7 +84,7 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
 
 
 def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *, most: int, process: str = "") -> Repeatability:
-    """Asks again about a sample of what a run was told about a dataset, and compares."""
+    """Repeats a sample of the questions of a run about a dataset, and compares the answers."""
     model, dataset = about
     chosen = choose(evidence, model, dataset, most)
     usual = evaluator.batch_size(model)
@@ -133,11 +133,11 @@ def flip_rate(moved: Sequence[float]) -> tuple[float, float, float]:
 
 
 def noise(rate: float, samples: int) -> dict[str, float]:
-    """Returns how far the value of a metric may be from that of another such run: 95 % stay within it.
+    """Returns how far the value of a metric may be from that of another such run, with 95 % probability.
 
-    With two runs whose scores differ by ``rate`` in the mean square, a score has the variance ``rate / 2``, an accuracy of N
+    If the scores of two runs differ by ``rate`` in the mean square, a score has the variance ``rate / 2``, an accuracy of N
     samples ``rate / 2N``, a drop (two accuracies) ``rate / N``, and the difference of two drops ``2 rate / N``. ACE of a flat
-    curve is noise alone: the sum of its steps' absolute values, each of the variance ``rate / N``; its mean is given.
+    curve is only noise: the sum of its steps' absolute values, each with the variance ``rate / N``; its mean is returned.
 
     >>> {name: round(value, 4) for name, value in noise(0.01, 869).items()}
     {'accuracy_drop': 0.0094, 'label_preserving_drop': 0.0094, 'absolute_continuous_error': 0.0298}
@@ -168,7 +168,7 @@ def repeat_run(
     return results
 
 
-# Noise beside thresholds: which rules of a policy an A/A comparison is about, and which of them it could break by itself.
+# Noise and thresholds: which rules of a policy an A/A comparison concerns, and which of them noise alone could break.
 
 
 def compare_with_rules(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
@@ -194,9 +194,9 @@ def uncompared_rules(comparisons: Sequence[Repeatability], rules: Sequence[Rule]
 
 
 def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> list[Rule]:
-    """Returns the rules that bound what was measured for a model on a whole dataset.
+    """Returns the rules that bound the measured metrics of a model on a whole dataset.
 
-    Rules about categories are left out: the noise on a category, which has fewer samples, is not known.
+    Excludes rules about categories: the noise on a category, which has fewer samples, is unknown.
     """
     tests = [
         MetricKey(record.model, record.dataset, measure.metric, record.setting or record.split, record.family, record.level)

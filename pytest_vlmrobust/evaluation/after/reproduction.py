@@ -1,15 +1,15 @@
-"""Reproduction: the published numbers of a paper beside those of runs, from the evidence of the runs alone.
+"""Reproduction: the published numbers of a paper compared with those of runs, from the evidence of the runs alone.
 
-A number that a paper takes over several models is the mean over those of them that the runs have. Runs of one model are averaged,
-too: RCI is the mean of three. Each of k intervals then holds at 1 - (1 - confidence) / k, so that they hold together and the
-interval of the mean, or of a slope, is safe whatever the models have in common.
+A number that a paper averages over models is the mean over the available ones in the runs. Runs of the same model are averaged
+too: RCI is the mean of three. Each of k intervals then holds at 1 - (1 - confidence) / k, so that they hold jointly and the
+interval of the mean, or of a slope, is valid for any dependence between the models.
 
-A published number agrees only where our interval is narrow enough to test it: in a wide one every number lies. The limit of its
-half-width is ``MULTIPLE`` times the precision of the published number, which papers do not print. Where the paper's number of
-questions is known, that is the half-width that our interval would have with so many questions, as widths shrink with the square
-root: a replication with the paper's own questions can then agree, and one with a quarter of them still can. But it is at most the
-margin of error of a share over so many questions: a ratio to a small visual gain is noise in the paper, too, and an interval
-of 40 points tests nothing. Elsewhere all that is known is the printed digits, and the precision is half a unit of the last one.
+A published number agrees only if our interval is narrow enough to test it: a wide one contains every number. The limit of its
+half-width is ``MULTIPLE`` times the precision of the published number, which papers do not print. If the paper's number of
+questions is known, it is the half-width of our interval with that number of questions, because widths shrink with the square
+root: a replication with the paper's own questions can then agree, and so can one with a quarter of them. But it is at most the
+margin of error of a share over that many questions: a ratio to a small visual gain is noise in the paper too, and an interval
+of 40 points tests nothing. Otherwise only the printed digits are known, and the precision is half a unit of the last one.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ def reproduce(
     called: Mapping[str, str] | None = None,
     confidence: float = CONFIDENCE,
 ) -> Reproduction:
-    """Returns the tables of a paper, with ours beside each number where runs are given.
+    """Returns the tables of a paper, with our numbers if runs are given.
 
     Args:
         name: the short name of the paper.
-        number: of one table; empty for all.
+        number: the number of one table; empty for all.
         runs: name and directory of each; models of a run with a name are called NAME/MODEL.
-        called: a model, dataset or category of the runs to what the paper calls it, where the names differ.
+        called: a model, dataset or category of the runs to its name in the paper, if the names differ.
         confidence: two-sided level of the intervals, in (0, 1).
 
     Raises:
         UnknownName: no such paper or table, or a name in ``called`` that neither side has.
-        UsageError: a directory without evidence, or one that is named twice.
+        UsageError: a directory without evidence, or a duplicate one.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
     published = paper(name)
@@ -93,7 +93,7 @@ def reproduce(
 
 
 def _refuse_copies(runs: Sequence[Baseline]) -> None:
-    """Refuses a run that is named twice: by one path, or as a copy, which its manifest or, without one, its answers tell."""
+    """Refuses a duplicate run: the same path, or a copy, as shown by its manifest or, without one, by its answers."""
     for place, run in enumerate(runs):
         for other in runs[:place]:
             names = {manifest(one).get("run", "") for one in (run, other)}
@@ -106,12 +106,12 @@ def _refuse_copies(runs: Sequence[Baseline]) -> None:
 
 
 class _AbsentError(Exception):
-    """The runs do not have what a number is about; the message says what."""
+    """The runs lack the subject of a number; the message names it."""
 
 
 @dataclass(eq=False)
 class _Runs:
-    """The runs, by what the paper calls their models and datasets."""
+    """The runs, by the paper's names for their models and datasets."""
 
     paper: Paper
     models: Sequence[RunModel]
@@ -130,7 +130,7 @@ class _Runs:
                 raise UnknownName(f"model or dataset of {self.paper.title}", published, theirs, where="--as")
 
     def scores(self, model: str, dataset: str) -> list[_Scores]:
-        """Returns the scores of a model of the paper on a dataset of it, of each run that has them.
+        """Returns the scores of a model of the paper on one of its datasets, from each run that has them.
 
         Raises:
             _AbsentError: no run has them.
@@ -175,7 +175,7 @@ class _Runs:
 
 
 def _drawn(spec: str | None) -> str:
-    """Says how the samples of a run were drawn, by its ``--vlm-sample``; ``None`` where its manifest does not say it."""
+    """Describes how the samples of a run were drawn by its ``--vlm-sample``; ``None`` if its manifest lacks the option."""
     if spec is None:
         return "samples that were drawn in a way that its manifest does not say"
     how = "by row" if spec.endswith(BY_ROW) else "by question with all its copies"
@@ -209,7 +209,7 @@ class _Scores:
         """All complete cells.
 
         Raises:
-            _AbsentError: clean images were not asked about in full.
+            _AbsentError: not all clean images were asked about.
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
         """
         known: dict[Setting, NDArray[np.float64]] = {}
@@ -248,7 +248,7 @@ class _Scores:
         )
 
     def part(self, about: Mapping[str, str]) -> ScoreTable:
-        """Returns the scores that a number is about: of the samples of a category, under the settings of a level, and so on."""
+        """Returns the scores behind a number: on the samples of a category, under the settings of a level, and so on."""
         table = _under(self.table, partial(_is_about, about))
         if (split := about.get("split")) == str(CLEAN):
             table = dataclasses.replace(table, by_setting={split: table.clean})
@@ -265,7 +265,7 @@ class _Scores:
         return table
 
     def lacks(self, metric: str, about: Mapping[str, str]) -> bool:
-        """Whether the run did not ask under all of the settings that a number is published over."""
+        """Whether the run lacks some of the settings behind a published number."""
         coverage = metrics.get(metric).coverage if metric in metrics.names() else None
         if coverage is None or not self.paper.settings:
             return False
@@ -274,7 +274,7 @@ class _Scores:
 
 
 def _is_about(about: Mapping[str, str], setting: str) -> bool:
-    """Whether a setting is of the level and of the family that a number is about."""
+    """Whether a setting has the level and the family of a number."""
     info = perturbations.info(setting)
     own = {"level": info.level or BINARY, "family": info.family}
     return all(about.get(key) in (None, "", value) for key, value in own.items())
@@ -290,7 +290,7 @@ def _under(table: ScoreTable, kept: Callable[[str], bool]) -> ScoreTable:
 
 @dataclass(frozen=True, eq=False)
 class _Beside:
-    """Puts ours beside published numbers."""
+    """Compares our numbers with published ones."""
 
     runs: _Runs
     confidence: float
@@ -334,7 +334,7 @@ class _Beside:
         return _reproduced(value, published, ours, agreement=agreement, limit=limit)
 
     def _precision(self, value: PublishedValue, ours: Estimate) -> float:
-        """Returns how precise a published number is, in its unit; the docstring of the module says why."""
+        """Returns the precision of a published number in its unit, as the docstring of the module explains."""
         scale = self.paper.scale_of(value.metric)
         questions = self.paper.questions.get(value.about.get("category") or value.about.get("dataset", ""))
         if questions is None:
@@ -343,10 +343,10 @@ class _Beside:
         return min((ours.high - ours.low) / 2 * math.sqrt(ours.n / questions), margin)
 
     def models(self, value: PublishedValue) -> tuple[list[str], dict[str, list[_Scores]]]:
-        """Returns the models that a number is taken over, and the scores of those that the runs have.
+        """Returns the models behind a number, and the scores of those in the runs.
 
         Raises:
-            _AbsentError: they have none of them.
+            _AbsentError: the runs have none of them.
         """
         own = value.about.get("model")
         pool = value.about.get("pool") or self.paper.pool
@@ -384,7 +384,7 @@ class _Beside:
         return self._sum(estimates, weights, f"mean of {len(estimates)} runs" if of == "runs" else f"over {of}")
 
     def _sum(self, estimates: Sequence[Estimate], weights: Sequence[float], reason: str) -> Estimate:
-        """Returns a weighted sum of estimates, with an interval that holds whatever they have in common."""
+        """Returns a weighted sum of estimates, with an interval that holds for any dependence between them."""
         value = math.fsum(weight * one.value for weight, one in zip(weights, estimates, strict=True))
         reasons = dict.fromkeys(one.reason for one in estimates if one.reason)
         why = "; ".join([reason, *reasons])
@@ -404,7 +404,7 @@ class _Beside:
         """Returns a number of one model in one run."""
         table, setting = scores.part(value.about), value.about.get("setting")
         estimate = self._of_table(value, table, setting, scores)
-        if scores.lacks(value.metric, value.about):  # an interval of other settings would say that it agrees, or that it differs
+        if scores.lacks(value.metric, value.about):  # an interval of other settings cannot show agreement or difference
             estimate = dataclasses.replace(estimate, low=math.nan, high=math.nan, confidence=math.nan, at=_unknown)
         lost = [name for name in scores.missing if Setting.parse(name) not in BASELINES]
         if setting is None and lost:
@@ -436,7 +436,7 @@ class _Beside:
         return {n: of[1] for n, of in paired_table([scores.model, reference.model], scores.dataset, settings).by_setting.items()}
 
     def _flip_ratio(self, value: PublishedValue) -> Estimate:
-        """Returns the ratio of mean flips; over models the ratio of their means, as table 22 of VLM-RobustBench has it."""
+        """Returns the ratio of mean flips; over models the ratio of their means, as in table 22 of VLM-RobustBench."""
         harmful, helpful = (
             self.estimate(dataclasses.replace(value, metric=f"mean_{sign}_flip_rate")) for sign in ("harmful", "helpful")
         )
@@ -462,7 +462,7 @@ def _reproduced(value: PublishedValue, published: float, ours: Estimate | None =
 
 
 def _of_mean_curve(metric: str, table: ScoreTable, setting: str | None, scores: _Scores) -> Estimate:
-    """Returns a number of the mean over categories, or, where the samples have no several categories, of all samples."""
+    """Returns a number of the mean over categories, or of all samples if they do not have several categories."""
     categories = [sample.category for sample in scores.samples]
     if len({*categories}) < 2 or "" in categories:
         found = metrics.estimate(metric, table, setting)
@@ -475,7 +475,7 @@ def _of_mean_curve(metric: str, table: ScoreTable, setting: str | None, scores: 
     return Estimate(float(value), table.samples, reason=f"mean of {len({*categories})} categories")
 
 
-# Numbers that are no registered metrics: of one table of scores.
+# Numbers of one score table that are not registered metrics.
 
 
 def _drops(table: ScoreTable) -> dict[str, float]:
@@ -496,7 +496,7 @@ def _tier_count(table: ScoreTable, about: Mapping[str, str], confidence: float) 
 
 
 def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
-    """Returns the share of the answers that are right on clean images which turn wrong."""
+    """Returns the share of right answers on clean images that turn wrong."""
     right = table.clean == 1.0
     if not right.any():
         return Estimate(math.nan, table.samples, reason="no answer is right on clean images")
@@ -525,11 +525,11 @@ def _pooled_tail_share(tables: Iterable[ScoreTable]) -> Estimate:
     )
 
 
-# Words, and what follows from the catalogue alone.
+# Words, and numbers that follow from the catalogue alone.
 
 
 def _tier(beside: _Beside, value: PublishedValue) -> Reproduced:
-    """Returns the tier of our drop. It agrees where the whole interval of the drop is in the published one."""
+    """Returns the tier of our drop. It agrees if the whole interval of the drop is in the published tier."""
     drop = beside.estimate(dataclasses.replace(value, metric="accuracy_drop"))
     if math.isnan(drop.value):
         raise _AbsentError(drop.reason)
@@ -564,7 +564,7 @@ def _count_of_family(beside: _Beside, value: PublishedValue) -> Reproduced:
 
 
 def _parameter(beside: _Beside, value: PublishedValue) -> Reproduced:
-    """Returns a parameter of a perturbation as pixels show it, or else as it is declared."""
+    """Returns a parameter of a perturbation as measured in pixels, or else as declared."""
     perturbation, level = value.about["perturbation"], value.about["level"]
     if sizes := font_sizes(perturbation, level):
         word = "; ".join(f"{size} at {picture}" for picture, size in sizes.items())
@@ -584,7 +584,7 @@ _OF_THIS_PACKAGE: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] 
 
 
 def parse_names(pairs: Sequence[str]) -> dict[str, str]:
-    """Returns what the paper calls our models and datasets, of ``OURS=THEIRS``."""
+    """Returns the paper's names for our models and datasets from ``OURS=THEIRS``."""
     names: dict[str, str] = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")

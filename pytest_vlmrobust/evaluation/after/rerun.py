@@ -1,4 +1,4 @@
-"""Rerun: which tests of the last complete run have one kind of verdict now, with what was run again since."""
+"""Rerun: the tests of the last complete run with a given verdict, after the reruns since then."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Rerun:
     """Which tests run again. The controller decides, so that all workers have the same."""
 
     verdicts: str
-    """As asked for: ``failed``, ``errors`` or ``inconclusive``."""
+    """As requested: ``failed``, ``errors`` or ``inconclusive``."""
     run: str
     """The name of the earlier run."""
     nodeids: tuple[str, ...]
     """Its tests with that verdict, and files that could not be collected."""
     ended: str
-    """How its tests ended, or stand since: ``2 FAIL, 6 PASS``."""
+    """The verdicts of its tests after any reruns: ``2 FAIL, 6 PASS``."""
     since: int = 0
-    """How many times some of it ran again since."""
+    """The number of its reruns since."""
 
     def __str__(self) -> str:
         selection = f"{quantity(len(self.nodeids), 'test')} to run again" if self.nodeids else "nothing to run again"
@@ -41,42 +41,42 @@ class Rerun:
         return f"--vlm-rerun {self.verdicts}: {selection} of run {self.run}{since} ({self.ended})"
 
     def includes(self, nodeid: str) -> bool:
-        """Whether a test is to run again: itself, or all of a class or a file that holds it."""
+        """Whether a test is to run again: by its own id, or by that of a class or file that contains it."""
         return not set(self.nodeids).isdisjoint(_holding(nodeid))
 
     def to_worker(self) -> dict[str, Any]:
-        """Returns itself as what xdist sends."""
+        """Returns a mapping that xdist can send."""
         return asdict(self)
 
     @classmethod
     def at_worker(cls, sent: Mapping[str, Any]) -> Rerun | None:
-        """Reads what :meth:`to_worker` returned; an empty mapping stands for none."""
+        """Reads the mapping of :meth:`to_worker`; an empty one means no rerun."""
         return cls(**{**sent, "nodeids": tuple(sent["nodeids"])}) if sent else None
 
 
 @dataclass(frozen=True, slots=True)
 class _EarlierRun:
-    """What an earlier run left about its tests."""
+    """The recorded tests of an earlier run."""
 
     directory: Path
     records: Sequence[Record]
     planned: Mapping[str, str]
-    """The model of each test that was to run, by its node id."""
+    """The model of each planned test, by its node id."""
     repeats: str
-    """The run whose tests it ran again; empty for a run of its own."""
+    """The run whose tests it repeated; empty if it was no rerun."""
 
     @classmethod
     def read(cls, directory: Path) -> _EarlierRun:
-        """Reads it."""
+        """Reads an earlier run."""
         records = last_records(directory)
         try:
             repeats = str(read_manifest(directory).get("repeats", ""))
         except StoreError:
-            repeats = ""  # of a release that wrote none, or killed before it could
+            repeats = ""  # from a release without manifests, or killed before it wrote one
         return cls(directory, records, planned_tests(directory), repeats)
 
     def is_about(self, models: Iterable[str]) -> bool:
-        """Whether it measured, or was to measure, one of the models."""
+        """Whether it measured, or planned to measure, one of the models."""
         return not {*self.planned.values(), *(record.model for record in self.records)}.isdisjoint(models)
 
 
@@ -97,9 +97,9 @@ def find_rerun(verdicts: str, outcome: Outcome, models: Sequence[str], places: S
 
 
 def _last_run_and_reruns(models: Sequence[str], places: Iterable[Path]) -> list[_EarlierRun]:
-    """Returns the newest run about the models that was no rerun, then the reruns of it, oldest first.
+    """Returns the newest run about the models that was not a rerun, then its reruns, oldest first.
 
-    Where that run was deleted, its reruns are what is known of it.
+    If that run was deleted, returns only its reruns.
     """
     reruns: list[_EarlierRun] = []
     for run in map(_EarlierRun.read, newest_runs(places)):  # this run has no journal yet
@@ -127,7 +127,7 @@ def _newest_outcomes(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
 
 
 def _holding(nodeid: str) -> Iterator[str]:
-    """Returns the node ids of a test, and of the classes and the file that hold it.
+    """Yields the node ids of a test and of the file and classes that contain it.
 
     >>> list(_holding("suites/test_a.py::TestA::test_b[m-d-fog:mid]"))
     ['suites/test_a.py::TestA::test_b[m-d-fog:mid]', 'suites/test_a.py', 'suites/test_a.py::TestA']

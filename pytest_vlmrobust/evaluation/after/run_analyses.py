@@ -1,7 +1,7 @@
-"""What the papers compute from all cells of a run together, from its records.
+"""The papers' analyses over all cells of a run, computed from its records.
 
-A cell counts if it was asked in full and no inference of it failed. Any other is named as missing, with the reason: it is never
-taken for a zero.
+A cell counts if all its questions were asked and no inference failed. Other cells are listed as missing with a reason, and never
+counted as zero.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _EXPERIMENTS = {"ladder", "patches", "attempts", "preprocessing"}
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """One row of an analysis: what a paper computes from many cells of a model on a dataset."""
+    """One row of an analysis: numbers of a paper over many cells of a model on a dataset."""
 
     name: str
-    """The name of the analysis, see above."""
+    """The name of the analysis; the constants are above."""
     model: str
     """The model by its short name; empty for all models together."""
     dataset: str
@@ -51,7 +51,7 @@ class Analysis:
 
 
 class _Cells(NamedTuple):
-    """The records of cells of one model on one dataset: those that count, and why the others do not."""
+    """The records of the cells of one model on one dataset that count, and why the others do not."""
 
     complete: dict[str, Record]
     missing: dict[str, str]
@@ -63,7 +63,7 @@ class _Cells(NamedTuple):
 
 
 def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
-    """Returns the analyses of a run, by model and dataset in the order in which their first test ended."""
+    """Returns the analyses of a run, by model and dataset, in the order of their first finished tests."""
     records, by_sweep = tuple(records), dict[tuple[str, str], list[Record]]()
     for record in records:
         if record.test == "cell" and not record.task:
@@ -83,7 +83,7 @@ def analyses(records: Iterable[Record]) -> tuple[Analysis, ...]:
 
 
 def _split(records: Iterable[Record], metric: str) -> _Cells:
-    """Returns which cells are complete and have a metric, and what the others lack."""
+    """Returns the complete cells that have a metric, and the reasons why others do not count."""
     cells = _Cells({}, {})
     for record in records:
         if reason := _gap(record, metric):
@@ -105,7 +105,7 @@ def _gap(record: Record, metric: str) -> str:
 
 
 def _incomplete(record: Record) -> str:
-    """Returns why not all answers of a cell are there, or an empty string."""
+    """Returns why a cell lacks answers, or an empty string."""
     if record.not_asked:
         return f"not asked: {record.not_asked}"
     if record.n_samples:
@@ -148,7 +148,7 @@ def _effects(model: str, dataset: str, records: Sequence[Record]) -> Iterable[An
 
 
 def _most_harmful(model: str, dataset: str, records: Sequence[Record]) -> Iterable[Analysis]:
-    """Yields what each setting costs, at each level the largest drop first (VLM-RobustBench tables 5, 7, 13, 21, 24 and 25)."""
+    """Yields the cost of each setting, largest drop of each level first (VLM-RobustBench tables 5, 7, 13, 21, 24 and 25)."""
     perturbed = _perturbed(records)
     cells, costs = _split(perturbed, "accuracy_drop"), _costs(records)
     levels = metrics.by_level({record.setting: record.level for record in perturbed})
@@ -161,7 +161,7 @@ def _most_harmful(model: str, dataset: str, records: Sequence[Record]) -> Iterab
 
 
 def _costs(records: Sequence[Record]) -> Callable[[Record], dict[str, float]]:
-    """Returns a function from a cell to what ``mean_effects`` averages."""
+    """Returns a function from a cell to the costs that ``mean_effects`` averages."""
     clean = _split([record for record in records if record.setting == CLEAN_NAME], "accuracy").complete
     accuracy = _value(clean[CLEAN_NAME], "accuracy") if clean else math.nan
     return lambda record: {**{name: _value(record, name) for name in metrics.EFFECTS}, "clean_accuracy": accuracy}
@@ -196,7 +196,7 @@ def _linear_trends(model: str, dataset: str, records: Sequence[Record]) -> Itera
 
 
 def _pooled_trends(by_sweep: Mapping[tuple[str, str], Sequence[Record]]) -> Iterable[Analysis]:
-    """Yields the lines through the points of all models, as the paper draws them, where there are several."""
+    """Yields the regression lines through the points of all models, as in the paper, if there are several models."""
     pooled: dict[str, dict[str, _Cells]] = {}
     for (model, dataset), records in by_sweep.items():
         if (cells := _rungs(records)).complete:
@@ -218,7 +218,7 @@ def _rungs(records: Iterable[Record]) -> _Cells:
 
 
 def _is_size(level: str) -> bool:
-    """Whether a level is a number of pixels or patches; a record that somebody changed may hold anything."""
+    """Whether a level is a number of pixels or patches; an edited record may hold any text."""
     return level.isdecimal() and len(level) < 7 and int(level) > 0
 
 
@@ -255,9 +255,9 @@ _GAP = "split_group_gap"
 
 
 def _group_gaps(records: Iterable[Record]) -> Iterable[Analysis]:
-    """Yields the gap between people in each grouping, the mean of each group and, of two, the signed gap (section 3.3).
+    """Yields the gap between people in each grouping, the group means and, for two groups, the signed gap (section 3.3).
 
-    Where there are several groupings, the intervals hold together at 90 %.
+    With several groupings, the intervals hold jointly at 90 %.
     """
     for record in records:
         gaps = [one for one in record.measures if one.metric == _GAP]
@@ -284,7 +284,7 @@ def _in_order(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def _in_parts(name: str, metric: str, records: Iterable[Record]) -> Iterable[Analysis]:
-    """Yields what is known of a sweep by attribute or by group of people (The Perceptual Observatory, figures 5 and 6)."""
+    """Yields the numbers of a sweep by attribute or by group of people (The Perceptual Observatory, figures 5 and 6)."""
     for record in records:
         if (record.test, record.metric) != ("sweep", metric) or not record.task:
             continue
@@ -296,10 +296,10 @@ def _in_parts(name: str, metric: str, records: Iterable[Record]) -> Iterable[Ana
 
 
 def _chain_lengths(records: Sequence[Record]) -> Iterable[Analysis]:
-    """Yields how many answers have chains of thought of so many words, by outcome (The Perceptual Observatory, figure 7).
+    """Yields the distribution of chain-of-thought lengths in words, by outcome (The Perceptual Observatory, figure 7).
 
-    Of each model that reasons its cells, clean and perturbed; and where its twin without thinking is in the run, what its chains
-    change, for each split that ``thinking_gain`` is taken over.
+    For each reasoning model its cells, clean and perturbed; and if its twin without thinking is in the run, what its chains
+    change, for each split of ``thinking_gain``.
     """
     by_part: dict[tuple[str, str, str], list[Record]] = {}
     reasons = {(record.model, record.dataset) for record in records if record.chains and record.test == "cell"}

@@ -11,10 +11,10 @@ from pytest_vlmrobust.core.estimate import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One number that is known about each model."""
+    """A quantity that is computed for each model."""
 
     name: str
-    """That of the registered metric, where it is one."""
+    """The name of the registered metric, if it is one."""
     words: str
     better: Literal["higher", "lower"]
     ranks: bool = True
@@ -29,12 +29,12 @@ MEAN_CORRUPTION_ERROR = Quantity("mean_corruption_error", "mCE", "lower")
 QUANTITIES = {
     quantity.name: quantity for quantity in (MEAN_ACCURACY, CLEAN_ACCURACY, MEAN_DROP, WORST_CASE_DROP, MEAN_CORRUPTION_ERROR)
 }
-"""What is known about each model, by name, in the order of columns.
+"""The quantities of each model by name, in column order.
 
-Nothing is ranked by the largest of many drops: the difference of two such maxima has no interval that is worth having.
+Models are not ranked by the largest of many drops: the difference of two such maxima has no useful interval.
 """
 BY = tuple(name for name, quantity in QUANTITIES.items() if quantity.ranks)
-"""What models can be ranked by; the first one unless another is chosen."""
+"""The quantities that models can be ranked by; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,38 +43,38 @@ class Standing:
 
     model: str
     values: Mapping[str, Estimate]
-    """Name of a quantity to its value with interval; an undefined one says why."""
+    """Name of a quantity to its value with interval; an undefined value has a reason."""
     rank: int | None = None
-    """One more than the models that are better: models that tie share the better rank. ``None`` where nothing is ranked."""
+    """One plus the number of better models; tied models share the better rank. ``None`` if nothing is ranked."""
     rank_best: int | None = None
-    """The best rank that the samples do not rule out: one more than the models that are shown to be better."""
+    """The best rank that the samples do not rule out: one plus the number of models shown to be better."""
     rank_worst: int | None = None
-    """The worst one: all models but those that are shown to be worse."""
+    """The worst such rank: the number of models minus those shown to be worse."""
     not_apart: tuple[str, ...] = ()
-    """Models that it cannot be told apart from."""
+    """Models that cannot be distinguished from it."""
     failed: int = 0
-    """Inferences of the cells that count which failed: they have no score."""
+    """Failed inferences in the cells that count; they have no score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is known about two models: the first one's quantity minus the second one's, paired by sample."""
+    """The difference of two models: the quantity of the first minus that of the second, paired by sample."""
 
     first: str
     second: str
     difference: Estimate
-    """Its interval holds together with those of all other pairs."""
+    """Its interval holds jointly with those of all other pairs."""
     apart: bool
-    """Whether the samples tell the two apart: the interval leaves 0 out."""
+    """Whether the samples distinguish the two models: the interval excludes 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyDrops:
-    """How much each model loses under one family of perturbations."""
+    """The mean drop of each model under one family of perturbations."""
 
     family: str
     settings: int
-    """Settings that the mean is taken over, of all datasets."""
+    """Number of settings in the mean, over all datasets."""
     mean_drop: Mapping[str, Estimate]
     """By model."""
 
@@ -88,18 +88,18 @@ EFFECTS, MOST_HARMFUL, TOP_RCE = "effects", "most_harmful", "top_rce"
 
 @dataclass(frozen=True, slots=True)
 class ModelAnalysis:
-    """One row of what a paper computes from several models."""
+    """One row of a paper's analysis of several models."""
 
     name: str
-    """The analysis, one of the constants above."""
+    """The name of the analysis, one of the constants above."""
     part: str
-    """What the row is about: a family of perturbations, a setting, a category of questions, a model or all of them, a family of
-    models or a pair; of ``rci_bands`` a dataset."""
+    """The subject of the row: a family of perturbations, a setting, a category of questions, a model or all models, a family of
+    models or a pair; for ``rci_bands`` a dataset."""
     values: Mapping[str, Estimate]
-    """Column to number: the columns are models, or quantities."""
+    """Column to number; the columns are models or quantities."""
     of: str = ""
-    """Of ``tiers``, ``effects``, ``most_harmful`` and ``top_rce`` the level, of ``patch_tasks`` the task, of ``chain_lengths``
-    the outcome, of ``patch_boxes`` the patch, of ``rci_bands`` and ``rci_correlations`` the grid; empty for the others."""
+    """The level for ``tiers``, ``effects``, ``most_harmful``, ``top_rce``; the task for ``patch_tasks``; for ``chain_lengths``
+    the outcome; for ``patch_boxes`` the patch; for ``rci_bands`` and ``rci_correlations`` the grid; empty for the others."""
     note: str = ""
 
 
@@ -111,40 +111,40 @@ class Board:
     """Empty over all datasets."""
     samples: int
     settings: int
-    """Perturbed settings that count: those that all models were asked about; over all datasets their sum."""
+    """Number of perturbed settings that all models were asked about; over all datasets their sum."""
     standings: tuple[Standing, ...]
     """Best first."""
     differences: tuple[Difference, ...] = ()
     """Every pair of models once, in the order of the standings."""
     families: tuple[FamilyDrops, ...] = ()
-    """Families that cost most, on average over models, come first."""
+    """Families with the largest drop, on average over models, come first."""
     notes: tuple[str, ...] = ()
-    """What limits it: failed inferences, quantities that are undefined and why."""
+    """Limitations: failed inferences, and undefined quantities with reasons."""
     analyses: tuple[ModelAnalysis, ...] = ()
-    """What the papers compute from several models: of one dataset, and on the first board PCRI by task."""
+    """The papers' analyses of several models: of one dataset, and on the first board PCRI by task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Several models side by side."""
+    """The ranking of several models."""
 
     runs: tuple[str, ...]
-    """Where the runs are."""
+    """The locations of the runs."""
     models: tuple[str, ...]
     by: str
     """Name of the quantity that ranks."""
     reference: str
-    """The model whose errors are the unit of mCE; empty where none was named."""
+    """The model whose errors are the unit of mCE; empty if none was named."""
     boards: tuple[Board, ...]
-    """Over all datasets first, where there are several, then one for each."""
+    """If there are several datasets, the board over all of them first, then one for each."""
     left_out: tuple[str, ...] = ()
-    """What was measured and does not count: cells that not all models were asked about, and experiments of another kind."""
+    """Excluded measurements: cells that not all models were asked about, and experiments of another kind."""
     confidence: float = 0.90
     """Level of each interval, and of all statements about ranks and pairs of a board together."""
 
     @property
     def quantity(self) -> Quantity:
-        """What ranks."""
+        """The ranking quantity."""
         return QUANTITIES[self.by]
 
     @property

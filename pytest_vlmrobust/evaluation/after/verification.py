@@ -1,4 +1,4 @@
-"""Verification: every record of a run computed again from its evidence, offline, and compared with what the run wrote."""
+"""Verification: computes every record of a run again from its evidence, offline, and compares it with the written one."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 from pytest_vlmrobust.store.spending import BUDGET_SPENT
 
-# Consistency: what the files of a run say of the same thing, held against each other.
+# Consistency: statements about the same thing in different files of a run.
 
 
 _BLIND = "no_image"
-"""How the settings name the absence of a reference model."""
+"""The value of the setting if there is no reference model."""
 
 
 def manifest_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
@@ -78,7 +78,7 @@ def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _without_fingerprints(models: object) -> object:
-    """Returns the models of a manifest without what the manifest of a report adds, which a bundle cannot recompute."""
+    """Returns the models of a manifest without the fingerprints that a report adds, which a bundle cannot recompute."""
     if not isinstance(models, dict):
         return models
     return {
@@ -129,12 +129,12 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was computed again, and what differs."""
+    """The number of recomputed items, and the differences."""
 
     differences: tuple[str, ...] = ()
-    """Sentences about records that differ from what the evidence gives."""
+    """Sentences about records that differ from the evidence."""
     notes: tuple[str, ...] = ()
-    """Sentences about what could not be compared, and why that is not a difference."""
+    """Sentences about items that could not be compared, and why that is not a difference."""
     answers: int = 0
     """Answers that were scored again."""
     records: int = 0
@@ -144,11 +144,11 @@ class Verification:
 
 
 def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Verification:
-    """Scores every answer of a run again, judges every test again, and says what differs from its records.
+    """Scores every answer and judges every test of a run again, and returns the differences from its records.
 
     Raises:
         StoreError: ``docket.json`` or the evidence is absent or cannot be read.
-        PolicyError: a policy that cannot be honoured.
+        PolicyError: a policy cannot be applied.
     """
     problems = changed_policies(run)
     inputs = JudgeInputs.read(run)
@@ -163,7 +163,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             problems += foreign_evidence(evidence, inputs)
             stored = StoredAnswers(evidence, inputs.models)
             for name in evidence.datasets():
-                stored.samples(name)  # what cannot be read is no difference: it ends here
+                stored.samples(name)  # unreadable evidence is an error, not a difference
             answers, unreadable = _answers(stored, inputs)
             judge = inputs.judge(stored, baseline)
             differences, notes, count = _compare_records(judge, inputs, records, unrecorded)
@@ -180,7 +180,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
 def _answers(stored: StoredAnswers, inputs: JudgeInputs) -> tuple[int, list[str]]:
     """Scores the answers of all cells again; returns their number, and the cells that cannot be scored.
 
-    Where tests may stop early, a cell may lack samples: whether a verdict rests on one is seen when it is judged again.
+    If tests may stop early, a cell may lack samples; judging again shows whether a verdict depends on one.
     """
     count, problems = 0, []
     for cell in [*stored.evidence.cells(), *stored.evidence.probes()]:
@@ -219,7 +219,7 @@ def _rescored_lines(differing: Sequence[Rescored]) -> list[str]:
 def _compare_records(
     judge: Judge, inputs: JudgeInputs, records: Sequence[Record], unrecorded: int
 ) -> tuple[list[str], list[str], int]:
-    """Returns what differs, what could not be compared, and how many records were computed again."""
+    """Returns the differences, the items that could not be compared, and the number of records computed again."""
     by_key = {record.key: record for record in records}
     planned = {test.nodeid for test in inputs.tests}
     missing = [test.nodeid for test in inputs.tests if test.nodeid not in by_key]
@@ -261,7 +261,7 @@ def _compare_record(judge: Judge, test: StoredTest, record: Record) -> list[str]
 
 
 def _compare_budgets(again: Iterable[Record], records: Iterable[Record]) -> list[str]:
-    """Returns what differs between the records about budgets that a run wrote and those that its evidence gives."""
+    """Returns the differences between the budget records of a run and those computed from its evidence."""
     written = {record.key: record for record in records if record.test == BUDGET}
     computed = {record.key: record for record in again}
     return [
@@ -272,9 +272,9 @@ def _compare_budgets(again: Iterable[Record], records: Iterable[Record]) -> list
 
 
 def differences(written: Record, again: Record) -> list[str]:
-    """Returns what differs between two records of a test, a sentence for each number or text.
+    """Returns the differences between two records of a test, a sentence for each number or text.
 
-    Durations, sources of answers, thumbnails, and why questions were not asked once more are left out.
+    Ignores durations, sources of answers, thumbnails, and the reason why questions were not repeated.
     """
     return list(_value_differences("", _content(written), _content(again)))
 
@@ -284,7 +284,7 @@ def _content(record: Record) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(dataclasses.replace(record, examples=bare).to_json())
     for measure in content["measures"]:
         reason = measure.get("reason", "")
-        if reason.startswith(NOT_PROBED):  # why is known to the run alone, but for what GO depends on
+        if reason.startswith(NOT_PROBED):  # only the run knows the reason, except for what GO depends on
             measure["reason"] = f"{NOT_PROBED}{SAMPLED if SAMPLED in reason else ''}"
     content["measures"] = _by_name(content["measures"], "metric", "category")
     content["examples"] = _by_name(content["examples"], "kind", "sample")

@@ -1,7 +1,7 @@
-"""Audits: after how many answers, and by which bets, a rule on a value is decided before all answers are there.
+"""Audits: decide a rule on a value before all answers are in.
 
-An audit is about one cell or a category of it, about the pairs of a mean, or about the cells of a sweep. It bets against the
-verdict that all answers would give, and may stop after any answer (``metrics.sequential``).
+An audit covers one cell or one of its categories, the pairs of a mean, or the cells of a sweep. It bets against the
+verdict of all answers, and may stop after any answer (``metrics.sequential``).
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ Scores: TypeAlias = NDArray[np.float64]
 LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
 
 FIRST = 8
-"""Samples that every cell is asked about."""
+"""Samples asked in every cell."""
 STEP = 4
 """Samples of a cell between two moments at which an audit may stop."""
 GROWTH = 16
-"""From so many steps on, each step is this part of what was asked before: later ones decide less, and large batches cost less."""
+"""Later steps add this fraction of the samples so far: large batches are cheaper, and later answers decide less."""
 _PURPOSE = "order in which samples are asked"
 
 
 class NoAuditError(Exception):
-    """No audit can decide a rule: there is none for its kind of bound, or a score of unchanged samples is missing."""
+    """No audit can decide this rule: its kind of bound has none, or a clean score is missing."""
 
 
-# In which order samples are asked.
+# The order of the samples.
 
 
 def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mapping[str, PictureDigests]) -> tuple[str, ...]:
-    """Returns what the order of samples is made of: fingerprints of the prompt and the unchanged images of each.
+    """Returns the fingerprint of each sample's prompt and clean images; the order of samples follows from them.
 
-    They are of nothing else, for nothing else of a sample is part of the key of its answer: to change its place, its id or its
-    category costs no answer, so that whoever did could draw another order until one suits. Samples that are shown alike are
-    numbered, by what their scores are made of, and by their ids where that is alike too.
+    They contain nothing else, because only prompt and images are part of an answer's key. If the position, id or category
+    counted, an author could change it at no cost until the order is favourable. Samples with equal prompt and images are numbered
+    by their target and scorer, then by id.
     """
     if unknown := [sample.id for sample in samples if sample.images and sample.id not in pictures]:
         raise StoreError(
@@ -83,10 +83,10 @@ def _scored_by(sample: Sample) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def asking_order(fingerprints: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns in which order the samples of a dataset are asked about, by their places in it.
+    """Returns the order in which the samples of a dataset are asked, as positions in the dataset.
 
-    It is random, and no option chooses it: which of two samples comes first follows from their fingerprints, wherever they stand
-    and however many others there are. It is the same for all cells of a model and a dataset.
+    It is random, and no option affects it: the fingerprints of two samples alone decide which comes first, whatever their
+    positions and the number of samples. It is the same for all cells of a model and a dataset.
 
     >>> [("a", "b", "c")[place] for place in asking_order(("a", "b", "c"))]
     ['b', 'a', 'c']
@@ -101,7 +101,7 @@ def asking_order(fingerprints: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def step_after(asked: int) -> int:
-    """Returns how many samples of one cell of a sweep to ask next."""
+    """Returns how many samples of a cell in a sweep to ask next."""
     return max(FIRST, asked // GROWTH)
 
 
@@ -120,14 +120,14 @@ def moments(size: int) -> tuple[int, ...]:
 
 
 class RuleAudit:
-    """The audit of one rule: of its bound and, once that is shown to be broken, of the caps of waivers.
+    """The audit of one rule: first its bound and, once that is shown to be broken, the caps of waivers.
 
-    It is about one cell, about the pairs of a mean, or about m cells of a sweep, of which all but k have to keep a limit; k is 0
-    for the largest drop. Whatever it showed once of a cell stands; what that says of all cells follows by partial conjunction.
+    It covers one cell, the pairs of a mean, or m cells of a sweep, where all but k cells must keep a limit; k is 0
+    for the largest drop. A result about a cell is final; partial conjunction combines them into a result about all cells.
     PASS: m - k cells are shown to keep their limit, each at 1 / (k + 1) of the risk of a wrong PASS. FAIL: k + 1 cells are shown
-    to break theirs, at shares of the risk of a wrong FAIL of which no m - k together exceed it. Where PASS is wrong, V > k cells
-    break the limit, and at least V - k of them were shown to keep it; where FAIL is, likewise. This holds however the answers of
-    different cells depend on each other, and whichever cells are asked first.
+    to break theirs, at shares of the risk of a wrong FAIL such that no m - k of them exceed it. If PASS is wrong, V > k cells
+    break the limit, and at least V - k of them were shown to keep it; the same argument holds for FAIL. It holds for any
+    dependence between cells, and for any order of the cells.
 
     Source: Y. Benjamini and R. Heller, Biometrics 64 (2008) 1215-1222, of p-values that are the least 1 / e so far.
     """
@@ -143,16 +143,16 @@ class RuleAudit:
         weights: Sequence[float] = (1.0,),
         allowed: Mapping[Bound, int] | None = None,
     ) -> None:
-        """Prepares an audit that has seen no answer.
+        """Prepares an audit without answers.
 
         Args:
-            rule: what is audited.
-            bounds: the bound of the rule, then looser ones that waivers admit.
-            limits: gives the limits that a bound stands for, of 0/1 or of graded scores.
-            order: of the samples, by their places.
-            risks: of a wrong PASS and of a wrong FAIL.
-            weights: one for each cell; the larger, the larger its share of the risk of a wrong FAIL.
-            allowed: how many cells may break the limit of each bound, fewer than there are; none unless given.
+            rule: the rule to audit.
+            bounds: the bound of the rule, then the looser caps of waivers.
+            limits: returns the limits for a bound, for 0/1 or graded scores.
+            order: of the samples, as positions.
+            risks: of a wrong PASS and a wrong FAIL.
+            weights: one per cell, proportional to its share of the risk of a wrong FAIL.
+            allowed: for each bound, how many cells may break its limit; 0 by default.
         """
         self.rule, self._bounds = rule, tuple(bounds)
         by_bound, self._graded = _limits_of(bounds, limits)
@@ -166,9 +166,9 @@ class RuleAudit:
         self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._open = np.ones(len(weights), bool)
-        self._open_bounds = self._bounds[:1]  # that of the rule until it is shown to be broken, then the caps
+        self._open_bounds = self._bounds[:1]  # the bound of the rule until it is shown to be broken, then the caps
         self.is_done = not self._samples
-        """Whether a verdict follows from what it has seen, or it has seen everything."""
+        """Whether the answers so far decide the rule, or all answers are in."""
 
     @property
     def asked(self) -> list[int]:
@@ -176,11 +176,11 @@ class RuleAudit:
         return self._audit.asked
 
     def closest(self, most: int) -> list[int]:
-        """Returns the open cells to ask next, the first ones first; nothing once it is done.
+        """Returns the open cells to ask next, in order; empty once the audit is done.
 
-        Where no cell may break the limit, or more cells lean to breaking it than may, these are the cells that are closest to
-        being shown to break it. Else they are those of which nothing was asked, then those that are closest to being shown to
-        keep it: the hardest may stay open.
+        If no cell may break the limit, or more cells seem to break it than allowed, these are the cells closest to
+        being shown to break it. Otherwise they are cells without answers, then the cells closest to being shown to
+        keep it: the hardest cells may stay open.
         """
         if self.is_done:
             return []
@@ -200,34 +200,34 @@ class RuleAudit:
         return closest
 
     def upcoming(self, asked: int, cell: int = 0) -> Sequence[int]:
-        """Returns the places of the samples to ask next, so that ``asked`` are seen; nothing once it is done."""
+        """Returns the positions of the samples to ask next to reach ``asked`` samples; empty once the audit is done."""
         return () if self.is_done else self._audit.upcoming(asked, cell)
 
     def advance(self, scores: Mapping[int, NDArray[np.float64]]) -> None:
-        """Takes the scores of the next samples of some cells into account, in their order.
+        """Adds the scores of the next samples of some cells, in order.
 
-        A missing score (NaN), and a graded one where all others are 0 or 1, counts as wrong where PASS is weighed, and as right
-        where FAIL is.
+        A missing score (NaN), or a graded score among 0/1 scores, counts as wrong for PASS and as right
+        for FAIL.
         """
         for cell, values in scores.items():
             self._audit.advance(cell, values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan))
         self._conclude()
 
     def within(self, bound: Bound) -> Outcome:
-        """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
+        """Returns PASS or FAIL if the value over all answers is shown to keep or break ``bound``, else INCONCLUSIVE."""
         allowed = self._allowed[bound]
         if (~self._shown_to_keep(bound)).sum() <= allowed:
             return Outcome.PASS
         return Outcome.FAIL if self._broken[bound].sum() > allowed else Outcome.INCONCLUSIVE
 
     def _shown_to_keep(self, bound: Bound) -> NDArray[np.bool_]:
-        """Returns which cells are shown to keep the limit of a bound, or of a tighter one."""
+        """Returns which cells are shown to keep the limit of a bound or a tighter one."""
         shown = [kept for own, kept in self._kept.items() if bound.holds(own) and self._allowed[own] == self._allowed[bound]]
         kept: NDArray[np.bool_] = np.any(shown, axis=0)
         return kept
 
     def _conclude(self) -> None:
-        """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
+        """Records which cells are shown to keep or break which bounds, and which need more answers."""
         self._evidence = self._audit.evidence()
         for bound, columns in self._columns.items():
             passed, failed = (
@@ -255,22 +255,22 @@ def _needed(risks: tuple[float, float], weights: Scores, allowed: int) -> tuple[
 
 
 def judges_value(rule: Rule) -> bool:
-    """Whether a rule asks for the verdict that all answers would give."""
+    """Whether a rule judges the value over all answers."""
     return rule.treatment.judge is JudgedBy.POINT
 
 
 def risks(policy: Policy, rule: Rule, test: MetricKey) -> tuple[float, float]:
-    """Returns the risks of a wrong PASS and of a wrong FAIL that one test may take; the latter is shared by all of a run."""
+    """Returns the risks of a wrong PASS and a wrong FAIL for one test; all tests of a run share the risk of a wrong FAIL."""
     treatment = rule.treatment
     shared = policy.sharing(rule, test) if treatment.multiplicity is Multiplicity.BONFERRONI else 1
     return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
 
 
-# From a rule to limits: what an audit can decide.
+# From a rule to the limits that an audit can decide.
 
 
 def _limits_of(bounds: Sequence[Bound], limits: LimitsOf) -> tuple[list[list[Limit]], bool]:
-    """Returns the limits of each bound, and whether they are about graded scores, which cost more answers than 0/1 scores do."""
+    """Returns the limits of each bound, and whether scores are graded, which needs more answers than 0/1 scores."""
     try:
         return [limits(bound, False) for bound in bounds], False
     except ValueError:  # scores that are not 0 or 1
@@ -282,7 +282,7 @@ def _limits_of(bounds: Sequence[Bound], limits: LimitsOf) -> tuple[list[list[Lim
 
 
 def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, graded: bool) -> list[Limit]:
-    """Returns limits about a part of the samples, such as a category, as limits about all: the others need no answer.
+    """Turns limits for a subset of the samples, such as a category, into limits for all samples; the others need no answer.
 
     ``members`` says for each sample whether it is in that part; ``limits`` gives limits about the part alone.
     """
@@ -338,7 +338,7 @@ def _not_benign(clean: Scores, _blind: Scores, _bound: Bound, graded: bool) -> l
 
 
 def allowed_breaches(metric: str, bound: Bound, cells: int) -> int:
-    """Returns how many cells may break their limit within a bound: none for the largest drop, more for a share of cells."""
+    """Returns how many cells may break their limit within a bound: 0 for the largest drop, more for a share of cells."""
     if metric not in SHARES:
         return 0
     bad = metrics.get(metric).better == "lower"
@@ -361,9 +361,9 @@ CELL_LIMITS = {
     "pcri": _patch_index,
     "rci": _patch_index,
 }
-"""Metrics of a cell that an audit knows, and what their bounds mean for sums of scores."""
+"""The cell metrics that have an audit, and the limits on sums of scores for their bounds."""
 EVERY_CELL = ("worst_case_drop", "worst_at_low")
-"""Summary metrics that keep a bound where every cell does."""
+"""Summary metrics that keep a bound if every cell keeps it."""
 SHARES = {"severe_failure_rate": _severe, "catastrophic_rate": _catastrophic, "benign_at_low": _not_benign}
 """Summary metrics that are shares of cells, and the limit of a cell that counts as bad."""
 MEANS = {
@@ -373,8 +373,8 @@ MEANS = {
     "identity_drop": _drop,
     "resolution_accuracy": _accuracy,
 }
-"""Summary metrics that are means over settings and samples: ``identity_drop`` in a task that the model is shown to do."""
+"""Summary metrics that are means over settings and samples; ``identity_drop`` only if the model can do the task."""
 OF_RUNGS = ("resolution_accuracy",)
-"""Those over rungs, which have to show different images."""
+"""Metrics over rungs, whose images must differ."""
 LOW_ONLY = ("worst_at_low", "mean_drop_at_low", "benign_at_low")
-"""Those over settings at level low."""
+"""Metrics over settings at level low."""

@@ -35,12 +35,12 @@ _MOST = 3
 
 @dataclass(eq=False)
 class Baseline(StoredAnswers):
-    """The answers of an earlier run, whose scores are compared with those of this run on the same samples."""
+    """The answers of an earlier run, to compare with this run on the same samples."""
 
     trusting: bool = field(default=False, kw_only=True)
-    """Whether stored scores that differ from recomputed ones are noted in ``rescored`` instead of refused."""
+    """Whether stored scores that differ from recomputed scores are recorded in ``rescored`` instead of refused."""
     common: bool = field(default=False, kw_only=True)
-    """Whether samples that only one of the runs has are left out instead of refused."""
+    """Whether samples in only one of the runs are left out instead of refused."""
     called: str = field(default="the baseline", kw_only=True)
     """What messages call the run."""
     _paired: dict[str, _Pairing] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Baseline(StoredAnswers):
 
     @cached_property
     def seed(self) -> int | None:
-        """The seed of its stochastic settings; ``None`` if unknown, as when evidence was copied without its manifest."""
+        """The seed of its stochastic settings; ``None`` if unknown, for example for evidence without its manifest."""
         directory = self.evidence.path.parent
         if not (directory / MANIFEST).is_file():
             return None
@@ -129,11 +129,11 @@ class Baseline(StoredAnswers):
         return np.array([np.nan if place is None else best[place] for place in places], float)
 
     def kept(self, dataset: str, now: Questions) -> list[bool]:
-        """Returns which samples of this run are compared: those that the earlier run has, too."""
+        """Returns which samples of this run are compared: those that the earlier run also has."""
         return [place is not None for place in self.places(dataset, now)]
 
     def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
-        """Returns how many samples are compared and how many are left out; nothing where none is."""
+        """Returns how many samples are compared and how many are left out; empty if none is left out."""
         now = now.whole if isinstance(now, PartOfAnswers) else now
         kept = self.kept(dataset, now)
         alone, gone = len(kept) - sum(kept), len(self.samples(dataset)) - sum(kept)
@@ -143,7 +143,7 @@ class Baseline(StoredAnswers):
         return (f"{dataset} {ON_COMMON} {shared}: {alone} of this run and {gone} of the baseline are left out",)
 
     def checked(self, cell: Cell, *, whole: bool = True) -> CellResult:
-        """Returns the answers of a cell of the earlier run; without ``whole`` also where it asked about a part of the samples."""
+        """Returns the earlier run's answers for a cell; without ``whole`` also if it asked only part of the samples."""
         result = self.result(cell) if whole else self.partial(cell)
         if differing := [] if self.trusting else [each for each in self.rescored if each.cell == cell]:
             raise StoreError(self._refusal(differing))
@@ -201,7 +201,7 @@ class Baseline(StoredAnswers):
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
 
     def places(self, dataset: str, now: Questions) -> tuple[int | None, ...]:
-        """Returns the index in the earlier run of each sample, ``None`` where it lacks it; cached while these are the same."""
+        """Returns the earlier run's index of each sample, ``None`` for a missing one; cached for equal samples."""
         if isinstance(now, PartOfAnswers):
             every = self.places(dataset, now.whole)
             return tuple(every[place] for place in now.places(dataset))
@@ -246,16 +246,16 @@ _ADDED = (
     "that both have. "
 )
 ON_COMMON = "is compared with its baseline on"
-"""What a note says of a dataset that has samples which only one of the runs has."""
+"""The start of the note about a dataset whose samples differ between the runs."""
 UNLIKE_ANSWERS = (
     "A letter can always be read, and text cannot; and a schema is part of what is asked: the difference would be that of two "
     "ways of asking. Run both with the same --vlm-answer; --vlm-answer=text is what every model can do"
 )
-"""Why answers by letters and by text are not compared, and what to do."""
+"""Why answers by letters and by text cannot be compared, and what to do."""
 
 
 def refuse_unlike_answers(ways: Mapping[str, frozenset[str]], dataset: str) -> None:
-    """Refuses to compare models of which some answered choices by letters, and others by text."""
+    """Refuses to compare models that answered choices in different ways, by letters or by text."""
     by: dict[frozenset[str], list[str]] = {}
     for name, answered in ways.items():
         by.setdefault(answered, []).append(name)
@@ -266,9 +266,9 @@ def refuse_unlike_answers(ways: Mapping[str, frozenset[str]], dataset: str) -> N
 
 
 def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], views: int = 1) -> frozenset[str]:
-    """Returns how choices were answered: ``letters``, ``text``, or the method by which a server was kept to letters.
+    """Returns how choices were answered: ``letters``, ``text``, or the method that constrained a server to letters.
 
-    Empty where nothing was a choice or no inference succeeded.
+    Empty without choices or without a successful inference.
     """
     return frozenset(
         prediction.answered_by
@@ -279,7 +279,7 @@ def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], vi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairing:
-    """Indices of the earlier run's samples, in the order of the samples of this run; ``None`` for one that it lacks."""
+    """Indices of the earlier run's samples in the order of this run; ``None`` for a missing sample."""
 
     samples: Sequence[Sample]
     pictures: Mapping[str, PictureDigests]
@@ -287,7 +287,7 @@ class _Pairing:
 
 
 def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:
-    """Returns the earlier scores under those settings of a table that the earlier run measured."""
+    """Returns the earlier run's scores for the settings of a table that it measured."""
     cells = (Cell(model, dataset, Setting.parse(name)) for name in table.by_setting)
     return {str(cell.setting): baseline.scores(cell, now) for cell in cells if baseline.has_cell(cell)}
 
@@ -302,7 +302,7 @@ def why_not_compared(metric: str, table: ScoreTable) -> str:
 
 
 def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.float64]) -> metrics.ChangedSamples:
-    """Returns the samples that a cell answers worse and better than the baseline; none if the baseline lacks the cell."""
+    """Returns the samples that a cell answers worse and better than the baseline; empty if the baseline lacks the cell."""
     if not baseline.has_cell(cell):
         return metrics.ChangedSamples((), (), ())
     kept = baseline.kept(cell.dataset, now)

@@ -1,8 +1,8 @@
 """Budgets: how many failed, unreadable and refused answers a policy allows.
 
-A share is judged as every other metric is: by its interval, in which the answers about one source image are one group, at the
-risks of a rule. What decides is the share of a model on a dataset, over all of its cells: :func:`budget_records`. One cell breaks
-a budget only where that is shown at its part of the risk: :func:`budget_measures`.
+A share is judged like every other metric: by its interval, clustered by source image, at the
+risks of a rule. The share of a model on a dataset over all its cells decides: :func:`budget_records`. A single cell breaks
+a budget only if that is shown at its part of the risk: :func:`budget_measures`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COUNTED = {
     "refusal_rate": "{part:,} of {whole:,} answers were refused by the model or a filter",
 }
 _LEVEL = 0.90
-"""The two-sided level of intervals that are shown."""
+"""The two-sided level of displayed intervals."""
 
 
 # Answers as budgets count them.
@@ -54,7 +54,7 @@ _LEVEL = 0.90
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Answers:
-    """Answers of one cell or of several; each array has one entry for each answer."""
+    """Answers of one or more cells; each array has one entry per answer."""
 
     samples: NDArray[np.intp]
     """The sample of each, by its place in the dataset."""
@@ -68,9 +68,9 @@ class _Answers:
 
     @classmethod
     def of(cls, cells: Iterable[StoredScores]) -> _Answers:
-        """Returns the answers of some cells; one that several cells share, whose images are the same, counts once.
+        """Returns the answers of some cells; an answer shared by several cells with equal images counts once.
 
-        Unreadable answers to questions without their images do not count: refusing to answer them is right.
+        Unreadable answers to questions without images do not count, because declining to answer is right.
         """
         seen: set[tuple[int, str]] = set()
         columns: list[list[NDArray[np.generic]]] = [[] for _ in range(6)]
@@ -103,7 +103,7 @@ class _Answers:
         return Counter(self.rules[self.unparsed].tolist())
 
     def share(self, metric: str, clusters: Clusters) -> _Share | None:
-        """Returns the share that a budget is about; ``None`` where no answer can be of that kind."""
+        """Returns the share that a budget limits; ``None`` if no answer can be of that kind."""
         flags = {"error_rate": self.failed, "unparsed_rate": self.unparsed, "refusal_rate": self.refused}[metric]
         counted = slice(None) if metric == "error_rate" else self.texts
         flags, samples = flags[counted], self.samples[counted]
@@ -123,7 +123,7 @@ class _Share:
 
     @property
     def counted(self) -> str:
-        """How many answers of how many it is, in words."""
+        """The count behind the share, in words."""
         return _COUNTED[self.metric].format(part=int(self.flags.sum()), whole=self.flags.size)
 
     @property
@@ -142,7 +142,7 @@ class _Share:
         return Estimate(float(outcomes.mean()), n, *at(_LEVEL), _LEVEL, groups=groups, at=at)
 
     def judge(self, budgets: Budgets, by: JudgedBy, today: date, tests: int) -> tuple[Estimate, Verdict]:
-        """Judges it by its budget, of which ``tests`` tests share the risk."""
+        """Judges the share by its budget; ``tests`` tests share the risk."""
         estimate = self.estimate
         rule = budgets.rule_about(self.metric, estimate.value, by)
         verdict = judge_rule(rule, estimate, (), today, tests)
@@ -167,7 +167,7 @@ def _clusters(samples: Sequence[Sample]) -> Clusters:
 
 
 def commonest_error(results: Sequence[CellResult]) -> str:
-    """Returns why inferences failed: the reason given most often, empty when none failed."""
+    """Returns the most common reason why inferences failed; empty if none failed."""
     reasons = Counter(score.rule for result in results for score in result.scores if score.state == "error")
     return reasons.most_common(1)[0][0] if reasons else ""
 
@@ -183,14 +183,14 @@ _ADVICE = {
     "none": "If the text has a thinking mark that is not known, report the mark; else use a prompt that asks for the {letter}",
     "cut": "The texts stop in the middle of a sentence. Raise max_new_tokens in the models file",
 }
-"""What to do where a rule left answers unread."""
+"""Advice for answers that a rule could not read."""
 _LONGEST_EXAMPLE = 160
 _LONG = 200
 """Characters from which a text that ends without a full stop was probably cut off."""
 
 
 def why_unread(results: Sequence[CellResult]) -> str:
-    """Returns which rule left most answers of a test unread, one such answer, and what to do."""
+    """Returns the rule that left most answers of a test unread, an example, and what to do."""
     unread = [
         (score.rule, prediction.text)
         for result in results
@@ -207,13 +207,13 @@ def why_unread(results: Sequence[CellResult]) -> str:
 
 
 def _advice(rule: str, samples: Iterable[Sample]) -> str:
-    """Returns what to do where a rule left answers unread; only questions with options are answered by letters."""
+    """Returns advice for answers that a rule could not read; only questions with options are answered by letters."""
     letter = "letter alone, or --vlm-answer=letters" if any(sample.options for sample in samples) else "answer alone"
     return _ADVICE.get(rule, _ADVICE["none"]).format(letter=letter)
 
 
 def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Measure]:
-    """Returns why the answers of a test say too little: none was asked for, none came, or one failed where none may."""
+    """Returns measures that say why a test has too few answers: none was needed, none came, or one failed where none may."""
     requested, failed = sum(result.n_requested for result in results), sum(result.count("error") for result in results)
     verdicts = budgets.judge_failures(n_requested=requested, n_errors=failed)
     error = commonest_error(results)
@@ -230,7 +230,7 @@ def failure_measures(budgets: Budgets, results: Sequence[CellResult]) -> list[Me
 
 
 def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, *, excused: str = "") -> list[Measure]:
-    """Judges the failed, unreadable and refused answers of a cell; a budget that it is not shown to break has no measure.
+    """Judges the failed, unreadable and refused answers of a cell; only a budget that is shown to be broken has a measure.
 
     ``results`` are the cell and the attempts that it is compared with. ``excused`` says why the model is not shown to do its
     task: unreadable answers are then part of not doing it. Answers about patches after a right one do not count.
@@ -267,7 +267,7 @@ def _scores(result: CellResult) -> StoredScores:
 
 
 def blind_unparsed(result: CellResult) -> list[Measure]:
-    """Returns the share of unreadable answers without images, which count as guesses; empty if there are none."""
+    """Returns the share of unreadable answers without images, which count as guesses; empty if all are readable."""
     if not result.n_guessed:
         return []
     (reason,) = said_of_guesses([result])
@@ -285,7 +285,7 @@ def budget_records(
     today: date,
     why_task_not_shown: Callable[[str, str], str],
 ) -> list[Record]:
-    """Judges the budgets over all cells of each model on each dataset; one that keeps its budgets has no record."""
+    """Judges the budgets over all cells of each model on each dataset; kept budgets have no record."""
     cells: dict[tuple[str, str], list[StoredScores]] = {}
     records = []
     for cell in evidence.cells():
@@ -331,7 +331,7 @@ def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, tod
     metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
     shares = filter(None, (answers.share(metric, clusters) for metric in metrics))
     judged = [share.judge(budgets, by, today, policy.sharing_budget(BUDGET_DATASETS)) for share in shares]
-    # An open built-in budget is said, but not in every small run where each answer was read.
+    # An undecided built-in budget is reported, but not in every small run whose answers were all read.
     said = [verdict.outcome is not Outcome.MEASURED or estimate.value > 0.0 for estimate, verdict in judged]
     kept = [pair for pair, is_said in zip(judged, said, strict=True) if is_said and pair[1].outcome is not Outcome.PASS]
     return [_measure(verdict, estimate) for estimate, verdict in kept]

@@ -1,11 +1,11 @@
-"""Canaries: signs that a model does not look at its images, or that its answers are not its own, whatever a policy asks.
+"""Canaries: signs that a model ignores its images, or that answers depend on other requests, independent of the policy.
 
-A model that gives one answer to nearly everything, one answer to each question whatever its image, or the same answers without
-the images, loses nothing under any setting. Its records carry a warning, which every report shows. Whether that keeps a run
-from GO is decided by ``conditions``, from what the images bring (``gain_over_blind``) and from what other images change
-(``same_when_exchanged_rate``): a model that has no image at all may do worse than with one that it does not look at.
+A model that gives the same answer to nearly everything, the same answer to each question for every image, or the same answers
+without images, loses nothing under any setting. Its records carry a warning, which every report shows. ``conditions`` decides
+whether that prevents GO, from the gain by images (``gain_over_blind``) and from the effect of exchanged images
+(``same_when_exchanged_rate``): a model may do worse without any image than with an image that it ignores.
 
-Beside the clean cell of each dataset a few questions are asked once more (``probes``): with the images of other questions, and
+With the clean cell of each dataset, a few questions are repeated (``probes``): with the images of other questions, and
 alone.
 """
 
@@ -31,26 +31,26 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 GAIN = "gain_over_blind"
-"""What images bring, from the answers to the same questions with them and without; measured beside answers without images."""
+"""The gain from images: scores of the same questions with and without images; part of the test without images."""
 EXCHANGED_RATE = "same_when_exchanged_rate"
 """The share of probed questions whose answer is the same with the images of another question."""
 ALONE_RATE = "other_when_alone_rate"
-"""The share of probed questions that are answered otherwise with nothing beside them."""
+"""The share of probed questions with another answer when they are sent alone."""
 NEARLY_ALL = 0.95
-"""The share of equal answers from which on a model is said to give one answer."""
+"""From this share of equal answers on, a model counts as always giving the same answer."""
 MORE_THAN_TARGETS = 0.10
-"""By how much that share exceeds the commonest right answer's: on data with one right answer, one answer is no fault."""
+"""How much that share must exceed the most common target's share: on data with a single target, one answer is no fault."""
 SAME_LOGPROBS = 0.05
-"""By how much log-probabilities may differ that are called the same: low precision moves them, and another image moves those of
+"""Tolerance for equal log-probabilities: low precision moves them a little, and another image moves those of
 unlikely letters by more."""
 CHANCE = 0.05
-"""How likely chance alone may change so many answers that still shows that images do."""
+"""Significance level for the effect of exchanged images."""
 OTHERS = 2
-"""How many of a dozen answers have to be others before anything is said: one of them may be rounding."""
+"""How many of a dozen answers must differ before it is reported: a single one may be rounding."""
 NOT_PROBED = "not probed: "
-"""Begins the reason of a probe that tells nothing; why is known to the run alone."""
+"""Prefix of the reason of a probe without a result; only the run knows why."""
 SAMPLED = "have a sampled answer"
-"""Why questions cannot be compared that GO does not ask about: such answers are others by chance."""
+"""Why sampled answers cannot be compared: they differ by chance. GO does not depend on them."""
 _NOT_ASKED = f"{NOT_PROBED}a few questions could not be asked once more: "
 _LONGEST = 40
 """Characters of an answer in a sentence."""
@@ -62,16 +62,16 @@ Answered = tuple[Sample, Prediction, Score]
 
 
 def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
-    """Returns what the images bring, with the interval of paired scores, judged by no rule."""
+    """Returns the gain from images with the interval of paired scores; no rule judges it."""
     estimate = metrics.estimate("visual_gain", table, None, confidence)
     reason = estimate.reason if math.isnan(estimate.value) else ""
     return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, unit="pp", reason=reason)
 
 
 def measures_beside_clean(answers: Answers, clean: CellResult) -> list[Measure]:
-    """Returns what is suspicious about answers to the unchanged images, and what a few of them are when asked once more.
+    """Returns warnings about the clean answers, and the comparison with a few repeated questions.
 
-    Each is a measure that no rule is about; what is wrong is a warning on it.
+    No rule judges these measures; problems are warnings on them.
     """
     model, answered = clean.cell.model, _answered(clean)
     suspicious = _one_answer(model, answered) or _blind_to_pictures(model, answered)
@@ -85,7 +85,7 @@ def measures_beside_clean(answers: Answers, clean: CellResult) -> list[Measure]:
 
 
 def why_not_changed(measures: Iterable[Measure]) -> str:
-    """Returns why nothing shows that other images change the answers of a model; empty where they do, or were too few to ask."""
+    """Returns why it is not shown that other images change a model's answers; empty if they do, or if too few could be tested."""
     for measure in measures:
         if measure.metric != EXCHANGED_RATE:
             continue
@@ -99,16 +99,16 @@ def why_not_changed(measures: Iterable[Measure]) -> str:
 
 
 def shows_change(measures: Iterable[Measure]) -> bool:
-    """Whether other images were shown to change answers of a model, and more of them than chance does."""
+    """Whether other images change a model's answers, and more of them than chance does."""
     probes = [measure for measure in measures if measure.metric == EXCHANGED_RATE and not measure.reason.startswith(WARNING)]
-    return any(measure.value < 1.0 for measure in probes)  # one that tells nothing is not a number
+    return any(measure.value < 1.0 for measure in probes)  # NaN without a result
 
 
 def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
-    """Returns a measure with a warning where every answer without the images is the one with them; usually nothing."""
+    """Returns a warning if every answer is the same with and without images; usually empty."""
     without = {sample.id: prediction.text for sample, prediction, _ in _answered(blind)}
     both = [(prediction.text, without[sample.id]) for sample, prediction, _ in _answered(clean) if sample.id in without]
-    varied = len({text for text, _ in both}) > 1  # else that it gives one answer is said beside the clean ones
+    varied = len({text for text, _ in both}) > 1  # otherwise the clean test already warns about it
     if len(both) < FEWEST or not varied or any(seen != unseen for seen, unseen in both):
         return []
     text = (
@@ -123,7 +123,7 @@ Pair = tuple[Answered, Answered]
 
 
 def _pairs(answers: Answers, clean: CellResult, setting: Setting, name: str) -> tuple[list[Pair], list[Measure]]:
-    """Asks a few questions once more; returns the answers that can be compared, or a measure that says why none can."""
+    """Repeats a few questions; returns the comparable answers, or a measure that says why there are none."""
     places = probed_places(setting, clean.samples)
     if not places:
         return [], []
@@ -151,7 +151,7 @@ def _pairs(answers: Answers, clean: CellResult, setting: Setting, name: str) -> 
 
 
 def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair]) -> Measure:
-    """Returns how many answers are the same with other images, with a warning where all are, or where chance changes as many."""
+    """Returns how many answers are the same with other images, with a warning if all are, or if chance changes as many."""
     changed, count = sum(_has_changed(*pair) for pair in pairs), len(pairs)
     same = (count - changed) / count
     if any(_is_more(pairs, again, is_other) for is_other in (_has_changed, _differs)):
@@ -170,7 +170,7 @@ def _of_other_pictures(model: str, pairs: Sequence[Pair], again: Sequence[Pair])
 
 
 def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
-    """Returns how many answers are others when they are asked alone, with a warning where it is more than one."""
+    """Returns how many answers differ when sent alone, with a warning for more than one."""
     others = sum(_differs(first, second) for first, second in pairs)
     rate = others / len(pairs)
     if others < OTHERS:
@@ -183,7 +183,7 @@ def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
 
 
 def _is_more(pairs: Sequence[Pair], again: Sequence[Pair], is_other: Callable[[Answered, Answered], bool]) -> bool:
-    """Whether other images change more answers than asking again does; where that changes several, by Fisher's exact test."""
+    """Whether other images change more answers than a repetition does, by Fisher's exact test if a repetition changes several."""
     changed, others = (sum(is_other(*pair) for pair in each) for each in (pairs, again))
     if others < OTHERS:
         return changed > others
@@ -193,7 +193,7 @@ def _is_more(pairs: Sequence[Pair], again: Sequence[Pair], is_other: Callable[[A
 
 
 def _has_changed(first: Answered, second: Answered) -> bool:
-    """Whether two answers are others: by their log-probabilities, else by what was read where an answer is chosen."""
+    """Whether two answers differ: by log-probabilities, else by the option that was read."""
     known, now = first[1].logprobs, second[1].logprobs
     if known and known.keys() == now.keys():
         alike = (value == now[letter] or abs(value - now[letter]) <= SAME_LOGPROBS for letter, value in known.items())
@@ -204,13 +204,13 @@ def _has_changed(first: Answered, second: Answered) -> bool:
 
 
 def _differs(first: Answered, second: Answered) -> bool:
-    """Whether two answers to a question are different ones: by their scores, and by what was read where an answer is chosen."""
+    """Whether two answers to a question differ: by score, and for choices by the option that was read."""
     chosen = first[0].task in _CHOSEN
     return first[2].value != second[2].value or (chosen and _answer(first) != _answer(second))
 
 
 def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Measure]:
-    """Returns a measure with a warning where the resolution of images seems not to reach a model; usually nothing."""
+    """Returns a warning if the resolution of images seems not to reach a model; usually empty."""
     count, why = why_not_received(results)
     if not count:
         return []
@@ -222,7 +222,7 @@ def warnings_about_rungs(model: str, results: Sequence[CellResult]) -> list[Meas
 
 
 def _answered(result: CellResult) -> list[Answered]:
-    """Returns the samples with images that got an answer, with it; nothing where each was asked about several times."""
+    """Returns the samples with images and their answers; empty if a sample has several views."""
     if result.views > 1:
         return []
     rows = zip(result.samples, result.predictions, result.scores, strict=True)
@@ -230,7 +230,7 @@ def _answered(result: CellResult) -> list[Answered]:
 
 
 def _one_answer(model: str, answered: Sequence[Answered]) -> list[Measure]:
-    """Warns where nearly all answers are one letter, or one text, and right answers are not."""
+    """Warns if nearly all answers are the same letter or text, but the targets are not."""
     if len(answered) < FEWEST:
         return []
     letters = [(_answer(row), _target(row[0])) for row in answered]
@@ -250,7 +250,7 @@ def _one_answer(model: str, answered: Sequence[Answered]) -> list[Measure]:
 
 
 def _blind_to_pictures(model: str, answered: Sequence[Answered]) -> list[Measure]:
-    """Warns where each question that has several right answers, by its image, always gets one answer."""
+    """Warns if every question whose target depends on the image always gets the same answer."""
     by_question: dict[object, list[Answered]] = {}
     for row in answered:
         by_question.setdefault((row[0].question, tuple(row[0].options.items()), row[0].hint), []).append(row)

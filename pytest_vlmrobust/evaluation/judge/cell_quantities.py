@@ -1,4 +1,4 @@
-"""Quantities of a cell that need more than a table of scores, each estimated where its facts stand."""
+"""Quantities of a cell that need more than a table of scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PREPROCESSING_GAIN = "preprocessing_gain"
 
 
 def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
-    """Returns, for each sample, whether the setting leaves its answer right."""
+    """Returns for each sample whether its target stays right under the setting."""
     if setting in BASELINES:
         return [True] * len(samples)
     changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
@@ -49,7 +49,7 @@ def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
 def with_choices(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
     """Returns the scores of the questions that have options, their samples, and what was left out.
 
-    Others are asked alike in every order, and would pass for right in all of them.
+    Questions without options do not depend on the order and would count as right in every order.
     """
     kept = [bool(sample.options) for sample in samples]
     said = "" if all(kept) else f"left out {len(kept) - sum(kept)} of {len(kept)} questions, which have no options"
@@ -57,10 +57,10 @@ def with_choices(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTab
 
 
 def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
-    """Returns the scores, without those of answers that a setting changes, their samples, and what was left out.
+    """Returns the scores without samples whose target the setting changes, their samples, and what was left out.
 
-    In their place stands the sample's mean over the other settings, which leaves its mean over the settings that keep its answer.
-    A sample whose answer every setting changes is left out.
+    Such a score is replaced by the sample's mean over the other settings, so that its mean covers the settings that keep its
+    target. A sample whose target changes under every setting is left out.
     """
     kept = np.array([label_preserving(Setting.parse(name), samples) for name in table.by_setting]).T
     if not kept.size or kept.all():
@@ -68,7 +68,7 @@ def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[Scor
     scores = table.matrix()
     rows: NDArray[np.bool_] = kept.sum(axis=1) > 0
     means = np.where(kept, scores, 0.0).sum(axis=1) / np.maximum(kept.sum(axis=1), 1)
-    scores = np.where(kept | np.isnan(scores), scores, means[:, None])  # a failed inference stays one
+    scores = np.where(kept | np.isnan(scores), scores, means[:, None])  # a failed inference stays missing
     changed = replace(table, by_setting=dict(zip(table.by_setting, scores.T, strict=True)))
     said = f"left out {int((~kept).sum())} of {kept.size} answers that a setting changes"
     if not rows.all():
@@ -210,7 +210,7 @@ def answer_change_rate(scores: CellScores) -> Estimate:
 
 
 def _share(scores: CellScores, outcomes: Sequence[bool], known: NDArray[np.float64]) -> Estimate:
-    """Estimates the share of outcomes; those are missing that are not ``known``."""
+    """Estimates the share of outcomes; outcomes that are not ``known`` are missing."""
     values = np.where(np.isnan(known), np.nan, np.array(outcomes, float))
     table = score_table(scores.samples, values, by_setting={scores.setting: values})
     return metrics.estimate("accuracy", table, setting=scores.setting, confidence=scores.level)
@@ -291,7 +291,7 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
     return Estimate(value, len(after), low, high, math.nan if level is None else level, reason=reason, at=at)
 
 
-# Attacks: a wrong option that stands on the image, or in a note beside it.
+# Attacks: a wrong option on the image, or in a note before the question.
 
 
 ATTACK_RATE, WORD_DROP, TEXT_PREFERENCE = "attack_rate", "typographic_word_drop", "text_preference"
@@ -303,7 +303,7 @@ def _names(test: PlannedTest, *names: str) -> bool:
 
 
 def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str) -> Estimate:
-    """Estimates a share of samples by their flags; those without one are left out.
+    """Estimates the share of true flags; samples without a flag are left out.
 
     A failed inference is a missing score.
     """
@@ -453,7 +453,7 @@ def typographic_word_drop(scores: CellScores) -> Estimate:
     return metrics.estimate("accuracy_drop", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
 
 
-# Directional questions: those that a setting makes ask for something else, so that another answer is right.
+# Directional questions: a setting changes the question so that another answer is right.
 
 
 DIRECTIONAL_ACCURACY, DIRECTIONAL_SENSITIVITY = "directional_accuracy", "directional_sensitivity"
@@ -524,7 +524,7 @@ def directional_sensitivity(scores: CellScores) -> Estimate:
 
 
 def _over(scores: CellScores, kept: list[bool], none: str, metric: str) -> Estimate:
-    """Estimates a metric over some questions; what was clean counts as right, and without the image as a guess."""
+    """Estimates a metric over some questions, with clean scores of 1 and the guess as the score without the image."""
     if not any(kept):
         return Estimate(math.nan, 0, valid=False, reason=none)
     now = scores.result.values + scores.clean.values * 0.0

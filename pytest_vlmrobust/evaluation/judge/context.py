@@ -1,4 +1,4 @@
-"""Context: what is known about a planned test before a model answers, and the scores of its quantities."""
+"""Context: what is known about a planned test before a model answers, and the scores for its quantities."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def answered_by_letter(sample: Sample) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetFacts:
-    """What is known of a dataset before a model answers: it says which quantities its tests have.
+    """What is known about a dataset before a model answers; it decides which quantities its tests have.
 
-    Where ``corpus_metric`` or ``samples`` is ``None`` nobody has looked yet, and everything is planned that may be measured.
+    If ``corpus_metric`` or ``samples`` is ``None``, it is not known yet, and every possible quantity is planned.
     """
 
     task: str = ""
@@ -77,7 +77,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True, eq=False)
 class PlannedTest:
-    """A test before it runs: what says by which quantities it will be judged."""
+    """A test before it runs, with everything that decides its quantities."""
 
     planned: Planned
     dataset_facts: DatasetFacts = dataclasses.field(default_factory=DatasetFacts)
@@ -98,12 +98,12 @@ class PlannedTest:
 
     @cached_property
     def views(self) -> int:
-        """How often each sample of a cell is asked about."""
+        """How many views each sample of a cell has."""
         return 1 if self.setting is None else view_count(self.setting)
 
     @cached_property
     def family_and_level(self) -> tuple[str, str]:
-        """The family of a cell's setting and its level; empty where it has none."""
+        """The family and level of a cell's setting; empty if it has none."""
         return ("", "") if self.setting is None else family_and_level(self.setting)
 
     @cached_property
@@ -131,7 +131,7 @@ class PlannedTest:
 
 @dataclass(eq=False)
 class CellScores:
-    """What the quantities of a cell are estimated from. Other cells are evaluated on first use."""
+    """The data for the quantities of a cell. Other cells are evaluated on first use."""
 
     answers: Answers
     test: PlannedTest
@@ -143,11 +143,11 @@ class CellScores:
     """The run that cells are compared with."""
 
     intervals: bool = True
-    """Whether quantities come with intervals before a rule asks for one."""
+    """Whether intervals are computed even without a rule that needs them."""
 
     @property
     def level(self) -> float | None:
-        """The two-sided level of intervals; ``None`` where none is computed before a rule asks for one."""
+        """The two-sided level of intervals; ``None`` if they are computed only when a rule needs one."""
         return self.confidence if self.intervals else None
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class CellScores:
 
     @cached_property
     def table(self) -> ScoreTable:
-        """The scores of the cell, on clean images and without images, with the labels of samples."""
+        """The scores of the cell, clean and without images, with the labels of samples."""
         clean, blind = self.clean.values, self.under(NO_IMAGE).values
         more: dict[str, Any] = labels(self.samples) if self.test.dataset_facts.task else {}
         if self.result.views > 1:
@@ -208,7 +208,7 @@ class CellScores:
 
     @cached_property
     def table_with_baseline(self) -> ScoreTable:
-        """The same scores, with those of the earlier run; of the samples that both have."""
+        """The same scores with those of the earlier run, for samples in both."""
         clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
         if self.baseline is not None:
             answered = answered_by(self.samples, self.result.predictions, self.result.views)
@@ -238,23 +238,23 @@ class CellScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepScores:
-    """What the quantities of a sweep are estimated from."""
+    """The data for the quantities of a sweep."""
 
     table: ScoreTable
     samples: Sequence[Sample]
     confidence: float = 0.90
     intervals: bool = True
-    """Whether quantities come with intervals before a rule asks for one."""
+    """Whether intervals are computed even without a rule that needs them."""
 
     @property
     def level(self) -> float | None:
-        """The two-sided level of intervals; ``None`` where none is computed before a rule asks for one."""
+        """The two-sided level of intervals; ``None`` if they are computed only when a rule needs one."""
         return self.confidence if self.intervals else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyScores:
-    """What the quantities of a family of models are estimated from."""
+    """The data for the quantities of a family of models."""
 
     parameters: Sequence[float]
     """The size of each model."""
@@ -289,7 +289,7 @@ class Quantity:
 
     @property
     def scope(self) -> str:
-        """``"cell"``, ``"sweep"`` or ``"family"``: what a test that it judges is about."""
+        """``"cell"``, ``"sweep"`` or ``"family"``: the kind of test it belongs to."""
         return "family" if isinstance(self.facts, FamilyProperty) else self.facts.scope
 
     @property
@@ -306,7 +306,7 @@ class Quantity:
 
     @property
     def policy_facts(self) -> MetricFacts:
-        """What rules on it are checked against."""
+        """The facts that rules on it are checked against."""
         return MetricFacts(
             self.facts.unit,
             self.facts.better,

@@ -23,10 +23,10 @@ from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
 from .context import CellScores, PlannedTest, cell_quantity
 from .reads import floors, groups_of, score_table
 
-# Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.
+# Intervals of corpus metrics: of a value, and of functions of two values over the same samples.
 #
-# Clusters are source images, joined where a metric judges questions about several images together. Clean and perturbed answers
-# are taken together, cluster by cluster, so that what they share cancels.
+# Clusters are source images, merged if a metric judges questions about several images together. Clean and perturbed answers
+# are paired by cluster, so that shared variation cancels.
 
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ Bounds = Callable[[float], tuple[float, float]]
 
 
 def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns the function that gives the interval of a corpus metric."""
+    """Returns the function for the interval of a corpus metric."""
     clusters = _clusters(samples, own)
     size = _size(clusters, own)
 
@@ -53,13 +53,13 @@ def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
 
 
 def bounds_of_drop(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns the function that gives the interval of the drop of a corpus metric."""
+    """Returns the function for the interval of the drop of a corpus metric."""
     highest = max(clean.highest, own.highest)
     return _cut(_bounds_of_change(clean, own, samples, lambda before, after: before - after), -highest, highest)
 
 
 def bounds_of_index(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns the function that gives the interval of ``1 - best patches / whole images`` of a corpus metric."""
+    """Returns the function for the interval of ``1 - best patches / whole images`` of a corpus metric."""
 
     def index(before: Array, after: Array) -> Array:
         ratio: Array = np.divide(after, before, out=np.full(np.shape(before), np.nan), where=before > 0)
@@ -114,10 +114,10 @@ def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
     return cut
 
 
-# Estimates: the number that a benchmark publishes, of a cell, and what is computed from it.
+# Estimates: a benchmark's published number for a cell, and numbers derived from it.
 #
-# Of several views, the best view of each sample counts, the first of equals; where an answer is missing, which one that is is
-# unknown. Parts have no interval, nor has a metric of which the sums that it is a function of are not known.
+# Of several views, the best view of each sample counts, the first among equals; with a missing answer the best view is
+# unknown. Parts have no interval, and neither has a metric without known sums.
 
 
 CORPUS_SCORE = "corpus_score"

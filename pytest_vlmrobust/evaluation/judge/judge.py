@@ -1,4 +1,4 @@
-"""The flow of a test: what it reads, what is measured of it, and its verdict."""
+"""The flow of a test: read, measure, judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming
     begun, sources = coming.begin(reads.planned), sources.of_changed(reads)
     if why := why_not_asked(reads, sources):
         return judge(refused(reads, sources, why), policy, today)
-    stopping: Stopping | None = begun or Stopping.of(reads, sources, policy, today)  # None: all answers are asked
+    stopping: Stopping | None = begun or Stopping.of(reads, sources, policy, today)  # None: all samples are asked
     while stopping and (requests := stopping.next()):
         stopping.take(coming.scores(requests))
     if stopping and stopping.is_decided:
@@ -56,11 +56,11 @@ class Judge:
     attempts: bool = False
     """Whether patches are compared with as many attempts at the whole image even if no rule asks for it."""
     asker: Evaluator | None = None
-    """What asks models ahead of coming tests; ``None`` where nothing is asked ahead."""
+    """The evaluator that works ahead of coming tests; ``None`` without working ahead."""
 
     @cached_property
     def sources(self) -> Sources:
-        """What tests are measured from."""
+        """The data that tests are measured from."""
         return Sources(
             self.evaluator,
             self.reference,
@@ -74,7 +74,7 @@ class Judge:
 
     @cached_property
     def coming(self) -> Lookahead:
-        """The tests that will follow, which keep a model busy where one is asked."""
+        """The coming tests, which keep the model busy."""
         sources = self.sources
         return Lookahead(
             self.evaluator,
@@ -92,7 +92,7 @@ class Judge:
         return self.run(cell)
 
     def sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
-        """Computes a summary metric over ``settings`` and judges it; evaluates whatever it needs."""
+        """Computes a summary metric over ``settings`` and judges it; evaluates the cells it needs."""
         return self.run(sweep, settings)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
@@ -103,7 +103,7 @@ class Judge:
         """Judges one test."""
         sources, policy, coming = self.sources, self.policies[planned.model], self.coming
         before = [count - between for count, between in zip(self._counts, coming.between, strict=True)]
-        coming.between = (0, 0)  # what was asked between tests belongs to this record
+        coming.between = (0, 0)  # inferences between tests count for this record
         record = run_test(sources.reads_of(planned, settings), sources, policy, self.today, coming)
         return dataclasses.replace(
             record,
@@ -119,6 +119,6 @@ class Judge:
         return self.evaluator.inferred, self.evaluator.recalled
 
     def in_full(self) -> Judge:
-        """Returns what judges all answers, whatever the policies say."""
+        """Returns a judge that uses all answers, whatever the policies say."""
         policies = {name: dataclasses.replace(policy, mode=Mode.FULL) for name, policy in self.policies.items()}
         return dataclasses.replace(self, policies=policies)

@@ -1,4 +1,4 @@
-"""Judge inputs: what a run judges, by which policies and on which day; with them and the evidence, verdicts can be recomputed.
+"""Judge inputs: the tests, policies and date of a run. Together with the evidence, verdicts can be recomputed.
 
 They are stored as ``docket.json`` in the directory of the run.
 """
@@ -34,7 +34,7 @@ _KINDS = {"cell": Cell, "sweep": SweepMetric, "family": FamilyMetric}
 
 @dataclass(frozen=True, slots=True)
 class StoredTest:
-    """One gated test: its node id, the cell or metric that it judges, and the settings of a summary metric."""
+    """One gated test: its node id, its cell or metric, and the settings of a summary metric."""
 
     nodeid: str
     about: Planned
@@ -54,20 +54,20 @@ class JudgeInputs:
     reference: str | None = None
     tasks: Mapping[str, str] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """Dataset to what its collection lacks, for datasets that ask nothing."""
+    """For datasets without questions: what their collection lacks."""
     baseline: bool = False
     """Whether cells are compared with an earlier run."""
     common: bool = False
-    """Whether samples that only one of the two has are left out of that."""
+    """Whether samples in only one of the two runs are left out."""
     attempts: bool = False
     """Whether patches are compared with attempts at the whole image even if no rule asks for it."""
     latest: date | None = None
-    """The last day on which something of the run was made, where its clock is behind."""
+    """The latest date in the run's files, if its clock is behind."""
     applied: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
 
     def judge(self, answers: StoredAnswers, baseline: Baseline | None = None) -> Judge:
-        """Returns what judges the tests of the run from its evidence."""
+        """Returns the judge of the run's tests from its evidence."""
         return Judge(
             answers,
             self.policies,
@@ -80,7 +80,7 @@ class JudgeInputs:
         )
 
     def budget_records(self, answers: StoredAnswers) -> list[Record]:
-        """Judges the budgets of each model over all of its answers about a dataset; one that keeps them has no record."""
+        """Judges the budgets of each model over all its answers on a dataset; kept budgets have no record."""
         policies = {name: policy for name, policy in self.policies.items() if name in self.models}
         datasets = {test.about.dataset for test in self.tests}
         return budget_records(answers.evidence, policies, datasets, self.today, self.judge(answers).sources.why_task_not_shown)
@@ -125,7 +125,7 @@ class JudgeInputs:
 
     @classmethod
     def read(cls, run: Path) -> JudgeInputs:
-        """Reads what :meth:`write` wrote, and parses the policies again from their files."""
+        """Reads the output of :meth:`write`, and parses the policy files again."""
         data = read_docket(run)
         try:
             latest = date.fromisoformat(data.get("latest", data["date"]))
@@ -150,7 +150,7 @@ class JudgeInputs:
 
 
 def changed_policies(run: Path) -> list[str]:
-    """Returns a sentence for each policy file that differs from the one that the run applied."""
+    """Returns a sentence for each policy file that changed since the run."""
     data = read_docket(run)
     try:
         policies = data["policies"].values()

@@ -1,7 +1,7 @@
-"""Looks: a test is judged on the samples that were asked about so far, as if there were no others.
+"""Looks: interim analyses that judge a test on the samples so far, as if there were no others.
 
-Each look spends a part of a rule's risk, and the last one, at all samples, has the rest. The parts add up to the risk, so that it
-holds for any interval and whatever the looks have in common. Verdicts that audits reached stand.
+Each look spends a part of a rule's risk, and the last look, at all samples, has the rest. The parts add up to the risk, so it
+holds for any interval and any dependence between looks. Verdicts of audits are final.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST_LOOK = 0.6
 
 
 def look_sizes(size: int) -> tuple[int, ...]:
-    """Returns after how many samples rules are looked at before all of them are asked about.
+    """Returns the sample counts of the looks before the last one.
 
     >>> look_sizes(20), look_sizes(128), look_sizes(869)
     ((), (24, 48), (24, 48, 96, 192, 384))
@@ -37,10 +37,10 @@ def look_sizes(size: int) -> tuple[int, ...]:
 
 
 def risk_shares(size: int) -> dict[int, float]:
-    """Returns which part of a rule's risk each look has, by its number of samples: together the square of their share.
+    """Returns the part of a rule's risk for each look, by its number of samples; cumulatively the square of the share of samples.
 
-    Equal parts would leave less for all samples, where most close verdicts fall; the bounds of O'Brien and Fleming leave more,
-    and ask longer about what is plain. ``studies/verdicts/README.md`` says how much.
+    Equal parts would leave less for the last look, where most close verdicts are decided; O'Brien-Fleming bounds leave more,
+    but need more samples for clear cases. ``studies/verdicts/README.md`` compares them.
 
     Source: K. Kim and D. DeMets, Biometrika 74 (1987) 149-154: spending functions that are powers of the share; here of 2.
 
@@ -53,22 +53,22 @@ def risk_shares(size: int) -> dict[int, float]:
 
 @dataclass(eq=False)
 class PartialAnswers(PartOfAnswers):
-    """The answers about the first samples in the order in which they are asked: what a look judges."""
+    """The answers to the first samples in their random order, for a look."""
 
     share: float
-    """The part of each dataset that is asked about."""
+    """The share of each dataset that is used."""
     fingerprints: Callable[[str], tuple[str, ...]]
-    """Gives what the order of the samples of a dataset is made of."""
+    """Returns the fingerprints that decide the order of a dataset's samples."""
 
     def places(self, dataset: str) -> tuple[int, ...]:
-        """Returns the places of the samples of a dataset that are asked about."""
+        """Returns the positions of the samples of a dataset that are used."""
         fingerprints = self.fingerprints(dataset)
         return first_places(fingerprints, math.ceil(self.share * len(fingerprints) - ROUNDING))
 
 
 @lru_cache(maxsize=64)
 def first_places(fingerprints: tuple[str, ...], count: int) -> tuple[int, ...]:
-    """Returns the places of the samples that are asked first, in the order of the dataset: needed for every cell of a look."""
+    """Returns the positions of the first samples in the random order, sorted by position."""
     return tuple(sorted(asking_order(fingerprints)[:count]))
 
 
@@ -87,11 +87,11 @@ def with_risk(policy: Policy, share: float) -> Policy:
 
 
 def is_blocking(rule: Rule) -> bool:
-    """Whether a test has to ask until a rule is decided."""
+    """Whether a test must continue until this rule is decided."""
     return rule.treatment.tier is Tier.BLOCK
 
 
 def strata_of(samples: Sequence[Sample], kind: str | None = None) -> set[str]:
-    """Returns the names of the categories of samples, of their sub-tasks and slices; of one kind of them, where it is given."""
+    """Returns the names of the categories, sub-tasks and slices of samples, or of one kind of them."""
     names = {name for sample in samples for name in sample.strata} | set(strata(samples))
     return names if kind is None else {name for name in names if kind_of_stratum(name) == kind}

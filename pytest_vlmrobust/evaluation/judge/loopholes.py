@@ -1,4 +1,4 @@
-"""Loopholes: what in a policy lets a model be GO whatever it answers. A gate refuses such rules and warns of the rest."""
+"""Loopholes: parts of a policy that allow GO whatever a model answers. A gate refuses these and warns about doubtful rules."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Finding:
     refused: bool = False
     """Whether the policy should not be applied: a rule that claims to block a release blocks nothing."""
     noted: bool = False
-    """Whether it needs no change: it holds for the model at hand only, and other models could break the rule."""
+    """Whether it needs no change, because other models could break the rule."""
 
     def __str__(self) -> str:
         return f"{self.source}: {self.text}"
 
 
 def loopholes(policy: Policy, *, today: date, at_hand: metrics.Circumstances | None = None) -> list[Finding]:
-    """Returns the bounds that nothing breaks, the waivers that cover everything or hold for ever, and budgets likewise."""
+    """Returns bounds that cannot be broken, waivers that cover everything or never expire, and budgets without effect."""
     found = [finding for rule in policy.rules for finding in _bounds_nothing(rule, at_hand or metrics.Circumstances())]
     found += _idle_budgets(policy.budgets)
     holding = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
@@ -64,7 +64,7 @@ def refuse_loopholes(policies: Iterable[Policy], today: date) -> None:
 
 
 def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:
-    """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
+    """Yields findings for a rule that always holds, or that can hardly be shown to hold."""
     low, high = _facts(rule.metric).bounds
     label = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
     blocks = rule.treatment.tier is Tier.BLOCK
@@ -95,7 +95,7 @@ def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
 
 
 def _grids(rule: Rule) -> list[int | None]:
-    """Returns the grids that a rule is about: the default grids of a run, and those that the rule names."""
+    """Returns the grids that a rule applies to: the default grids of a run, and those named in the rule."""
     named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
     return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
 
@@ -123,7 +123,7 @@ def _facts(metric: str) -> MetricFacts:
 
 
 def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
-    """Yields the budgets that admit whatever is lost or cannot be read."""
+    """Yields the budgets that allow any loss or any unreadable answer."""
     for name in BUDGET_KEYS:
         share = getattr(budgets, name)
         if share >= 1.0:
@@ -138,7 +138,7 @@ def _covers_everything(waiver: Waiver) -> bool:
 
 
 def _too_generous(waiver: Waiver, today: date) -> Iterator[Finding]:
-    """Yields that a waiver holds as good as for ever, or covers whatever is measured."""
+    """Yields findings for a waiver that practically never expires, or covers every value."""
     named = f"waiver {waiver.id} of {waiver.owner}"
     if waiver.expires - today > LONG:
         text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years, which is as good as never. "

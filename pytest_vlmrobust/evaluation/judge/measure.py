@@ -1,6 +1,6 @@
-"""Measuring: from the answers of a test to its estimates, and to what its record says beside them.
+"""Measuring: from the answers of a test to its estimates and the notes of its record.
 
-Nothing here knows a bound or a verdict.
+This module knows no bounds and no verdicts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from .strata import SUITE, estimates_by_stratum, rows_of
 
 _WORST = 5
 LADDER_METRIC = "absolute_continuous_error"
-"""Beside which it is said, once for a dataset, where the resolution does not reach a model: it is small then."""
+"""The metric that carries the warning, once per dataset, that the resolution does not reach a model."""
 
 Budgets = Callable[[Policy, date], list[Measure]]
 """Judges the failed and unreadable answers of a test by a policy."""
@@ -76,12 +76,12 @@ Budgets = Callable[[Policy, date], list[Measure]]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the tests of a run are measured from: its answers, and what they are compared with."""
+    """The data of a run's tests: the answers, and what they are compared with."""
 
     answers: Answers
-    """Those to all samples, or to a part of them."""
+    """Answers to all samples or a part of them."""
     reference: str | None = None
-    """The model whose errors normalise the mean corruption error; ``None`` is the same model without images."""
+    """The model whose errors normalise the mean corruption error; ``None``: the same model without images."""
     confidence: float = 0.90
     data: TaskData = field(default_factory=StoredTasks)
     families: Mapping[str, Family] = field(default_factory=dict)
@@ -91,13 +91,13 @@ class Sources:
     rules_of_strata: Callable[[str], Sequence[Rule]] = lambda _model: ()
     """The rules for a model that are about categories or slices; others are not estimated."""
     names: frozenset[str] | None = None
-    """The quantities of a cell, or of a summary metric beside itself, that are measured; ``None`` for all."""
+    """The quantities to measure; ``None`` for all. A summary metric is always measured."""
     all_answers: Answers | None = None
-    """The answers to all samples, where ``answers`` has a part of them."""
+    """The answers to all samples, if ``answers`` has only a part."""
     refusals: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
     """By model and dataset, why a task is not shown to be done."""
     fingerprints: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
-    """By model and dataset, what the order is made of in which samples are asked."""
+    """By model and dataset: the fingerprints that decide the order of samples."""
     of_all: Sources | None = None
     """Those about all questions, where these are about the ones that the settings of a test change."""
 
@@ -112,7 +112,7 @@ class Sources:
         return self.all_answers or self.answers
 
     def part(self, answers: Answers, names: frozenset[str] | None = None) -> Sources:
-        """Returns the same with answers to a part of the samples, for the quantities called ``names``."""
+        """Returns a copy with answers to a part of the samples, for the quantities ``names``."""
         return dataclasses.replace(self, answers=answers, all_answers=self.everything, names=names)
 
     def of_changed(self, reads: Reads) -> Sources:
@@ -149,7 +149,7 @@ class Sources:
         return reads_of(planned, settings, self.answers.models, self.data, self.reference, self.attempts_of)
 
     def why_task_not_shown(self, model: str, dataset: str) -> str:
-        """Returns why a model is not shown to do a task on unchanged images; it is then not asked about changed ones."""
+        """Returns why a model is not shown to do a task on clean images; perturbed images are then skipped."""
         if not self.task(dataset):
             return ""
         if self.of_all is not None:
@@ -162,7 +162,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """What was measured of a test."""
+    """The estimates and notes of a test."""
 
     planned: Planned
     estimates: Sequence[tuple[MetricKey, Estimate]]
@@ -171,16 +171,16 @@ class Measurement:
     """The answers that it rests on."""
     budgets: Budgets = lambda _policy, _today: []
     facts: Callable[[], dict[str, Any]] = dict
-    """What else the record says; ``measures`` are those that no rule is about."""
+    """Other fields of the record; its ``measures`` are not judged by rules."""
     why_not_passed: str = ""
-    """Why a bound that is kept shows nothing: the images are not needed for it."""
+    """Why keeping a bound shows nothing, because the images are not needed."""
 
 
 def _reads_any_change(about: Planned) -> bool:
     return isinstance(about, SweepMetric) and metrics.get(about.metric).suite in (OPTIONS, WORDING)
 
 
-# One door for all tests that are not asked about.
+# Tests without inferences.
 
 
 def why_not_asked(reads: Reads, sources: Sources) -> str:
@@ -204,7 +204,7 @@ def why_not_asked(reads: Reads, sources: Sources) -> str:
 
 
 def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
-    """Returns the measurement of a test that is not asked about: estimates that are not valid, for that reason."""
+    """Returns the measurement of a test that is not run: invalid estimates with the reason."""
     planned, answers, lacking = reads.planned, sources.answers, not reads.by_need
     if isinstance(planned, Cell):
         asked = DatasetFacts.of(answers, planned.dataset, sources.task(planned.dataset))
@@ -267,11 +267,11 @@ def _people(sources: Sources, dataset: str) -> dict[str, list[str]]:
     return observatory.groupings(sources.answers.samples(dataset)) if sources.task(dataset) else {}
 
 
-# What is asked about.
+# Tests that run.
 
 
 def measure(reads: Reads, sources: Sources) -> Measurement:
-    """Measures a test; evaluates whatever it reads."""
+    """Measures a test; evaluates the cells it reads."""
     if isinstance(reads.planned, Cell):
         return _measure_cell(sources.answers.result(reads.planned), reads, sources)
     if isinstance(reads.planned, FamilyMetric):
@@ -458,7 +458,7 @@ def _sweep_table(sweep: SweepMetric, reads: Reads, sources: Sources) -> ScoreTab
             _refuse_unlike_models(sources, (sweep.model, others[0].model), sweep.dataset)
     if metrics.Needs.BASELINE_BY_SETTING not in metrics.get(sweep.metric).needs or baseline is None:
         return table
-    if reads.settings:  # one cell says it for all: a model answers by one method
+    if reads.settings:  # any cell will do: a model answers by one method
         result = answers.result(Cell(sweep.model, sweep.dataset, reads.settings[0]))
         baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
     earlier = baseline_scores(baseline, sweep.model, sweep.dataset, answers, table)
@@ -481,7 +481,7 @@ def _settings_read(sweep: SweepMetric, reads: Reads, table: ScoreTable, sources:
 def _on_common(
     dataset: str, metric: metrics.Metric, table: ScoreTable, sources: Sources
 ) -> tuple[ScoreTable, list[Any], list[str]]:
-    """Returns the scores and samples that a summary metric is about, and what a comparison with the baseline leaves out."""
+    """Returns the scores and samples of a summary metric, and what the comparison with the baseline leaves out."""
     samples, baseline = [*sources.answers.samples(dataset)], sources.baseline
     if metrics.Needs.BASELINE_BY_SETTING not in metric.needs or baseline is None:
         return table, samples, []
@@ -501,7 +501,7 @@ def _by_stratum(test: PlannedTest, scores: SweepScores, sources: Sources) -> lis
 
 
 def _chains_by_change(reads: Reads, sources: Sources) -> dict[str, float]:
-    """Returns the lengths of chains of thought by what they change, where a model is compared with itself without them."""
+    """Returns the lengths of chains of thought by their effect, if a model is compared with itself without them."""
     base = {cell.setting: cell for cell in reads.by_need.get(metrics.Needs.BASE_BY_SETTING, ())}
     if not base or sources.is_part:
         return {}
@@ -530,7 +530,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
 
 
 def _refuse_unlike_models(sources: Sources, models: Iterable[str], dataset: str) -> None:
-    """Refuses to compare models that did not all answer by one method, letters or text."""
+    """Refuses to compare models that answered by different methods."""
     clean = {name: sources.answers.result(Cell(name, dataset, CLEAN)) for name in models}
     ways = {name: answered_by(each.samples, each.predictions, each.views) for name, each in clean.items()}
     refuse_unlike_answers(ways, dataset)
@@ -542,11 +542,11 @@ def _why_not_passed(planned: Cell | SweepMetric, setting: str, sources: Sources)
     return observatory.why_pictures_not_needed(sources.everything, planned.model, planned.dataset, setting)
 
 
-# What a record says beside its estimates.
+# Notes of a record.
 
 
 def _canaries(scores: CellScores, sources: Sources) -> list[Measure]:
-    """Returns what says whether a model looks at its images; tasks, which have floors, are left out."""
+    """Returns the signs of whether a model looks at its images; tasks are left out because they have floors."""
     if sources.task(scores.cell.dataset):
         return []
     if scores.cell.setting not in BASELINES or not any(sample.images for sample in scores.samples):
@@ -602,11 +602,11 @@ def undone_steps(result: CellResult) -> tuple[str, ...]:
 
 
 MOST_SLICES = 50
-"""Slices of one metadata column that reports show; rules may be about any."""
+"""The number of slices of a metadata column in reports; rules may use any slice."""
 
 
 def mean_by_category(result: CellResult) -> dict[str, float]:
-    """Returns the mean score of each category and of each slice of columns with few values, NaN where a score is missing."""
+    """Returns the mean score of each category and of each slice of columns with few values; NaN for a missing score."""
     alike = strata_by_kind(result.samples)
     slices = {name for kind, names in alike.items() if kind and len(names) <= MOST_SLICES for name in names}
     members: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Measurements: the one list of quantities that rules may bound, with when each applies and how it is estimated.
+"""Measurements: the list of all quantities that rules may bound, when each applies and how it is estimated.
 
 Planning, sharing of risk, judging, policies, ``vlmrobust explain`` and the documentation all read this list. A quantity that is a
-formula over scores is registered in :mod:`pytest_vlmrobust.metrics` and stands here by its suite. Any other is decorated where it
+formula over scores is registered in :mod:`pytest_vlmrobust.metrics` and listed here by its suite. Any other is decorated where it
 is computed, and listed below.
 """
 
@@ -83,9 +83,9 @@ def applying(test: PlannedTest) -> list[Quantity]:
 def estimate_all(
     test: PlannedTest, scores: CellScores | SweepScores | FamilyScores, names: Collection[str] | None = None
 ) -> dict[str, Estimate]:
-    """Estimates the quantities that a test is judged by, and their parts, by name.
+    """Estimates the quantities of a test and their parts, by name.
 
-    With ``names`` only those, and whatever has parts, which a rule may name.
+    With ``names`` only these, and quantities with parts, because a rule may name a part.
     """
     estimates = {}
     for each in (each for each in applying(test) if names is None or each.name in names or each.parts):
@@ -98,7 +98,7 @@ def estimate_all(
 def metric_keys(
     planned: Planned, facts: DatasetFacts | None = None, *, baseline: bool = False, attempts: bool = False
 ) -> list[MetricKey]:
-    """Returns one MetricKey for each quantity that a planned test will be judged by, without categories."""
+    """Returns a MetricKey for each quantity of a planned test, without categories."""
     test = PlannedTest(planned, facts or DatasetFacts(), baseline, attempts)
     return [metric_key(test, each.name) for each in applying(test)]
 

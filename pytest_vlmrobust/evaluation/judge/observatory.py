@@ -1,4 +1,4 @@
-"""The Perceptual Observatory: whether a model does a task at all, and quantities that scores do not give."""
+"""The Perceptual Observatory: whether a model can do a task, and quantities beyond scores."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ LABELS = {
 
 
 def why_task_not_shown(answers: Answers, model: str, dataset: str) -> str:
-    """Returns why a model is not shown to do a task at all, or an empty string. Its losses are then meaningless.
+    """Returns why a model is not shown to do a task at all, or an empty text. Without that, its drops mean nothing.
 
-    It must score higher with the original images than without, and for boxes also higher than the prompt alone allows.
+    It must score higher with the clean images than without, and for boxes also higher than the prompt alone allows.
     """
     return why_scores_do_not_show(baselines_table(answers, model, dataset), prompt_leakage_ious(answers.samples(dataset)))
 
@@ -52,12 +52,12 @@ def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.fl
 
 
 def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
-    """Returns why boxes may come from the prompts alone, or an empty string; also empty for tasks without boxes."""
+    """Returns why boxes may come from the prompts alone, or an empty text; also empty for tasks without boxes."""
     return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
 def why_pictures_not_needed(answers: Answers, model: str, dataset: str, setting: str) -> str:
-    """Returns why a test on original images must not pass (its boxes may come from the prompt alone), or an empty string.
+    """Returns why a test on clean images must not pass (its boxes may come from the prompt alone), or an empty text.
 
     The test may still fail. Changed images and families are not measured at all if :func:`why_task_not_shown` gives a reason.
     """
@@ -78,7 +78,7 @@ def why_not_offered(metric: str, table: ScoreTable) -> str:
 def compared_means(metric: str, table: ScoreTable) -> tuple[str, ...]:
     """Returns the mean score at each position, or of each group of people, if a summary metric compares them.
 
-    A gap alone does not say which group is ahead. Without a gap the result is empty.
+    A gap does not say which group is better. Without a gap the result is empty.
     The intervals of the means are Wilson's for 0/1 scores, at 90 %.
     """
     values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
@@ -90,9 +90,9 @@ def compared_means(metric: str, table: ScoreTable) -> tuple[str, ...]:
 
 
 def groupings(samples: Sequence[Sample]) -> dict[str, list[str]]:
-    """Returns the group of each sample in each grouping, ``group`` first, empty where unknown; those of two groups or more.
+    """Returns the group of each sample (empty if unknown) in each grouping with two groups or more, ``group`` first.
 
-    The result is empty where samples have no grouping beside ``group``, whose gap then needs no share of an error rate.
+    The result is empty if samples have no grouping except ``group``, whose gap then shares no error rate.
     """
     further = sorted({key for sample in samples for key in sample.keys if key.startswith(GROUPING)})
     by_name = {key.removeprefix(GROUPING): [sample.keys.get(key, "") for sample in samples] for key in ("group", *further)}
@@ -102,7 +102,7 @@ def groupings(samples: Sequence[Sample]) -> dict[str, list[str]]:
 def grouping_measures(
     metric: str, by_name: Mapping[str, Sequence[str]], table: ScoreTable | None, confidence: float | None, refusal: str = ""
 ) -> list[Measure]:
-    """Returns a summary metric that compares groups of people, for each grouping: no rule applies to it.
+    """Returns a summary metric that compares groups of people for each grouping; no rule applies to it.
 
     Args:
         metric: name of a summary metric; for one that does not compare people the result is empty.
@@ -134,7 +134,7 @@ def grouping_notes(by_name: Mapping[str, Sequence[str]], table: ScoreTable) -> t
 def parts(
     metric: str, table: ScoreTable, results: Sequence[CellResult], by_name: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Returns what the paper shows of a sweep in parts: its signed gap (section 3.3), and its figures 5 and 6.
+    """Returns the parts of a sweep that the paper shows: its signed gap (section 3.3), and figures 5 and 6.
 
     Args:
         metric: ``split_group_gap`` (the groups of each grouping), ``split_position_gap`` (each group of people) or
@@ -177,7 +177,7 @@ def _by_group(scores: NDArray[np.float64], labels: Sequence[str]) -> dict[str, f
 def _by_attribute(
     samples: Sequence[Sample], results: Sequence[CellResult], people: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """Returns how well each attribute was found, over all answers of a split, and the gaps between groups of people."""
+    """Returns how well each attribute was located over all answers of a split, and the gaps between groups of people."""
     found = [
         [box_scores(sample, prediction).overlaps if sample.localisation else {} for sample, prediction in pairs]
         for pairs in (zip(result.samples, result.predictions, strict=True) for result in results)
@@ -209,7 +209,7 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
 
 
 def asks_for_boxes(test: PlannedTest) -> bool:
-    """Whether a cell of a task asks for boxes; answers without the images need not give any."""
+    """Whether a cell of a task asks for boxes; without images no box is expected."""
     if not test.dataset_facts.task or test.setting in (None, NO_IMAGE):
         return False
     if test.dataset_facts.samples is None:
@@ -312,7 +312,7 @@ def distance_estimate(scores: CellScores) -> Estimate | None:
 
 
 def _named_grid_cells(scores: CellScores) -> list[str | None]:
-    """Returns the cell of the grid that each answer names, ``[row,column]``; ``None`` where it cannot be read."""
+    """Returns the grid cell ``[row,column]`` in each answer; ``None`` if it cannot be read."""
     pairs = zip(scores.samples, scores.result.scores, strict=True)
     return [sample.options.get(score.answer or "") for sample, score in pairs]
 

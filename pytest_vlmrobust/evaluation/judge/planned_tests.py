@@ -26,25 +26,25 @@ from .scopes import refuse_empty_slices, refuse_unknown_scopes
 
 @dataclass(frozen=True, slots=True)
 class PlannedTests:
-    """The tests of a run with everything that says what they need; apart from :meth:`sharing_risk` no sample is read."""
+    """The tests of a run and everything they need; only :meth:`sharing_risk` reads samples."""
 
     selection: Selection
-    """Its tests may still grow: they are read when a method is called."""
+    """Its tests may still grow; methods read the current list."""
     models: Mapping[str, ModelRef]
     policies: Mapping[str, Policy]
     data: RunData
     grids: Sequence[int]
     """How many patches on a side the suite of patches cuts images into."""
     reference: str | None = None
-    """The model whose errors normalise the mean corruption error, if it is another one."""
+    """The model whose errors normalise the mean corruption error, if it is another model."""
     attempts: bool = False
-    """Whether every cell of patches is compared with attempts at the whole image, whatever its policy says."""
+    """Whether every cell of patches is compared with attempts at the whole image, even if its policy does not need it."""
     compares: bool = False
     """Whether the run is compared with an earlier one."""
     _expanded: dict[tuple[tuple[str, ...], str], tuple[Setting, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def expand_settings(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
-        """Returns the settings that the names in a mark stand for on a dataset."""
+        """Expands the names in a mark to settings for a dataset."""
         key = tuple(names), dataset
         if key not in self._expanded:
             edge = self.data.open(dataset).native_long_edge
@@ -53,7 +53,7 @@ class PlannedTests:
         return self._expanded[key]
 
     def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
-        """Returns the settings that a summary metric is taken over; none for a test of one cell."""
+        """Returns the settings of a summary metric; empty for a cell."""
         dataset = test.about.dataset
         every = self.expand_settings(test.names, dataset) if test.names else ()
         return tuple(setting for setting in every if self.data.changes(dataset, setting))
@@ -81,15 +81,15 @@ class PlannedTests:
         return reads_of(test.about, self.settings_of(test), self.models, self.data, self.reference, self.attempts_of)
 
     def attempts_of(self, cell: Cell) -> Cell | None:
-        """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
+        """Returns the cell of attempts for a cell of patches; ``None`` if none is needed."""
         return attempts_of(cell, self.policies[cell.model], always=self.attempts)
 
     def judged_by_model(self) -> dict[str, list[MetricKey]]:
-        """Returns what the planned tests of each model may be judged by."""
+        """Returns the quantities of each model's planned tests."""
         return self._judged_by_model(lambda dataset: DatasetFacts(self.data.tasks.get(dataset, "")))
 
     def sharing_risk(self, answers: Answers) -> dict[str, list[MetricKey]]:
-        """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
+        """Returns the quantities of each model's planned tests; they share the risk of the rules."""
         tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.selection.plan)
         asked = {name: DatasetFacts.of(answers, name, tasks.get(name, "")) for name in names}

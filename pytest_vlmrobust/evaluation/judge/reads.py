@@ -31,33 +31,33 @@ from pytest_vlmrobust.perturbations.typographic import NONSENSE, WRONG
 from pytest_vlmrobust.policies import MetricKey, Policy
 
 WITHOUT_SETTINGS = frozenset({Needs.CLEAN, Needs.NO_IMAGE, Needs.CHANCES, Needs.FLOORS})
-"""What metrics read that need no setting but these two."""
+"""Needs that require no other settings."""
 LABEL_KEYS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
 """Label by which samples of tasks are compared, and the sample key that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The cells that a test reads, by what its metrics need of them."""
+    """The cells that a test reads, by need."""
 
     planned: Planned
     by_need: Mapping[Needs, tuple[Cell, ...]]
 
     @property
     def cells(self) -> list[Cell]:
-        """All of them, each once: those of one model after those of another, since one is loaded at a time."""
+        """All of them, each once, grouped by model, because only one model is loaded at a time."""
         every = dict.fromkeys(cell for cells in self.by_need.values() for cell in cells)
         models = list(dict.fromkeys(cell.model for cell in every))
         return sorted(every, key=lambda cell: models.index(cell.model))
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings that a summary metric is taken over."""
+        """The settings of a summary metric."""
         return [cell.setting for cell in self.by_need.get(Needs.PERTURBED_BY_SETTING, ())]
 
     @property
     def of_settings(self) -> list[Cell]:
-        """Those with changed images that a summary metric is taken over."""
+        """The perturbed cells of a summary metric."""
         cells = self.by_need.get(Needs.PERTURBED_BY_SETTING, ())
         return list(dict.fromkeys(cell for cell in cells if cell.setting not in BASELINES))
 
@@ -75,9 +75,9 @@ def reads_of(  # noqa: PLR0917 - all of them parts of one run
     reference: str | None = None,
     attempts: AttemptsOf = lambda _cell: None,
 ) -> Reads:
-    """Returns what a test may read; nothing if the collection lacks what the task needs.
+    """Returns the cells that a test may read; empty if the collection lacks what the task needs.
 
-    A model that is not shown to do a task is asked about fewer cells.
+    A model that is not shown to do a task needs fewer cells.
     """
     if data.lacking(planned.dataset):
         return Reads(planned, {})
@@ -109,7 +109,7 @@ def _of_cell(cell: Cell, tried: Cell | None) -> dict[Needs, tuple[Cell, ...]]:
 
 
 def control_of(setting: Setting) -> Setting | None:
-    """Returns the setting that writes a nonsense word where this one writes a wrong option; ``None`` for all others."""
+    """Returns the control of a typographic setting, which writes a nonsense word; ``None`` for other settings."""
     steps = tuple(replace(step, name=NONSENSE) if step.name == WRONG else step for step in setting.steps)
     return None if steps == setting.steps else Setting(steps)
 
@@ -154,13 +154,13 @@ def reads_baselines_only(sweep: SweepMetric) -> bool:
 OPTION = "--vlm-patch-attempts"
 _PATCHES, _ATTEMPTS = "patches", "attempts"
 AttemptsOf: TypeAlias = Callable[[Cell], "Cell | None"]
-"""``cell of patches -> the cell of as many attempts that it is compared with``, or ``None``."""
+"""``cell of patches -> cell of equally many attempts``, or ``None``."""
 
 
 def attempts_of(cell: Cell, policy: Policy, *, always: bool) -> Cell | None:
-    """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for.
+    """Returns the cell of attempts for a cell of patches; ``None`` if none is needed.
 
-    ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``: with the same image, fog included.
+    ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``, on the same image with fog.
     """
     *before, last = cell.setting.steps
     if last.name != _PATCHES or not (always or _is_ruled(cell, policy)):
@@ -177,18 +177,18 @@ def _is_ruled(cell: Cell, policy: Policy) -> bool:
 
 
 def family_and_level(setting: Setting) -> tuple[str, str]:
-    """Returns the family of a setting and its level; empty where it has none."""
+    """Returns the family and level of a setting; empty if it has none."""
     if setting in BASELINES:
         return "", ""
     about = perturbations.info(str(setting))
     return about.family, about.level or ""
 
 
-# The table of scores that is made of what a test reads.
+# The score table of a test.
 
 
 def score_table(samples: Sequence[Sample], clean: NDArray[np.float64], **scores: Any) -> ScoreTable:
-    """Returns scores of these samples as a table: whatever is measured of a gated test is computed from one."""
+    """Builds the score table of samples, the only source of a gated test's measurements."""
     return ScoreTable(clean=clean, groups=groups_of(samples), chances=chances(samples), **scores)
 
 
@@ -199,7 +199,7 @@ def baselines_table(answers: Answers, model: str, dataset: str) -> ScoreTable:
 
 
 def sweep_table(reads: Reads, answers: Answers, *, is_task: bool, everything: Sequence[Sample]) -> ScoreTable:
-    """Returns the scores that a summary metric is computed from; those of an earlier run are added by the judge."""
+    """Returns the scores of a summary metric, without those of an earlier run."""
     sweep, samples = reads.planned, answers.samples(reads.planned.dataset)
     needs = set() if not isinstance(sweep, SweepMetric) else set(metrics.get(sweep.metric).needs)
     results = {need: {str(cell.setting): answers.result(cell) for cell in cells} for need, cells in reads.by_need.items()}
@@ -228,7 +228,7 @@ def sweep_table(reads: Reads, answers: Answers, *, is_task: bool, everything: Se
 
 
 def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str, Any]:
-    """Returns which option and which letter each answer names, as fields of a table; NaN where an inference failed."""
+    """Returns the option and the letter of each answer as table fields; NaN for a failed inference."""
     asked = {name: result for name, result in others.items() if result.views == 1}
     known = {name: result.values * 0.0 + clean.values * 0.0 for name, result in asked.items()}
     both_read = {name: _are_read(clean) & _are_read(result) for name, result in asked.items()}
@@ -240,7 +240,7 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
     orders = np.zeros(len(clean.samples))
     for result in (clean, *asked.values()):
         for place, (sample, score) in enumerate(zip(result.samples, result.scores, strict=True)):
-            if result is not clean and not sample.original_letters:  # a question that has no such order
+            if result is not clean and not sample.original_letters:  # a question without this order
                 continue
             orders[place] += np.nan if score.state == "error" else 0.0
             if score.answer is not None and score.answer in sample.options:
@@ -288,7 +288,7 @@ def large_categories(samples: Sequence[Sample]) -> set[str]:
 
 
 def why_no_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
-    """Returns why categories of questions cannot be compared, or an empty string; also for a metric that compares none."""
+    """Returns why categories of questions cannot be compared, or an empty text; also for a metric without categories."""
     if Needs.CATEGORIES not in needs or len(large_categories(samples)) > 1:
         return ""
     small = small_categories(needs, samples)

@@ -1,4 +1,4 @@
-"""Judging: from what was measured of a test to its Record with its verdict. Nothing here knows an answer."""
+"""Judging: from a measurement to a Record with its verdict. This module knows no answers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .measure import Measurement
 from .measurements import quantities
 
 Verdicts: TypeAlias = Callable[[MetricKey, Estimate], Mapping[str, Verdict]]
-"""Gives the verdicts that a part of the answers decides, by rule."""
+"""Returns the verdicts decided by a part of the answers, by rule."""
 
 
 def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None = None, *, task: str = "") -> Record:
-    """Returns the record of a test: what was measured, and the worst verdict."""
+    """Returns the record of a test, with its measures and worst verdict."""
     facts = measurement.facts()
     not_asked = facts.get("not_asked")
     judged = judge_estimates(measurement, policy, today, decided)
@@ -55,7 +55,7 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
 def judge_estimates(
     measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None
 ) -> list[tuple[MetricKey, Estimate, Measure]]:
-    """Judges each estimate; returns it as it was judged: one that keeps its bound without need of images is not valid."""
+    """Judges each estimate and returns it as judged: an estimate that keeps its bound without need of images is not valid."""
     judged = []
     for test, estimate in measurement.estimates:
         measure = _judged(policy, test, estimate, today, decided)
@@ -83,9 +83,9 @@ def _in_unit(measure: Measure) -> Measure:
 
 
 def decisive(measures: Sequence[Measure]) -> Measure:
-    """Returns the measure with the worst outcome, the first of equals.
+    """Returns the measure with the worst outcome, the first among equals.
 
-    Of those that are only measured, one that a rule warns of comes first, and one that no rule is about last.
+    Among measures without a verdict, warnings come first, and measures without a rule last.
     """
     return min(measures, key=_rank)
 

@@ -1,6 +1,6 @@
 """Requirements: what policies ask of a whole run, what of it the run lacks, and warnings about the policies.
 
-Pure: facts of the run, its policies and its records give sentences. ``core.decision`` turns verdicts and sentences into GO.
+Pure functions from the facts, policies and records of a run to sentences. ``core.decision`` turns verdicts and sentences into GO.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ALLOW = "look whether images reach it, or allow it with coverage: {blind_models
 _SERVED = "openai"
 """The backend of models that others serve."""
 _SUMMARIES = {"summary metrics": is_summary, "visual_gain": shows_looking}
-"""Summaries without which a run is never GO, if rules bound them and none of these met a test."""
+"""Summaries that GO requires: if rules bound them, at least one such rule must have applied."""
 _MOST = 6
 """Names in a sentence."""
 
@@ -64,14 +64,14 @@ def asks_for_all_samples(policies: Iterable[Policy]) -> bool:
 
 
 class WaiverState(StrEnum):
-    """What became of a waiver in a run."""
+    """The state of a waiver in a run."""
 
     USED = "used"
     EXPIRED = "expired"
     UNNEEDED = "unneeded"
-    """It covers tests of this run, and none of them needed it."""
+    """It covers tests of this run, but none needed it."""
     EXCEEDED = "exceeded"
-    """It covers tests that are not shown to keep its cap, and none of the others needed it."""
+    """It covers tests that are not shown to keep its cap, and no other test needed it."""
     UNMATCHED = "unmatched"
     """It covers no test of this run."""
 
@@ -80,9 +80,9 @@ class Missed(StrEnum):
     """What a waiver that applied to no test came near to; its value is what may be misspelt."""
 
     CATEGORY = "category"
-    """Tests of its metric, models, data and settings were there, and none of its categories."""
+    """There were tests of its metric, models, data and settings, but not of its categories."""
     SETTING = "setting, family or level"
-    """Tests of its metric, models and data were there, and none of its settings."""
+    """There were tests of its metric, models and data, but not of its settings."""
     ALL = "scope"
     """Its metric was not measured for its models on its data."""
 
@@ -101,7 +101,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class WaiverUse:
-    """A waiver and what a run made of it; ``matched``, ``used`` and ``exceeded`` count tests."""
+    """The use of a waiver in a run; ``matched``, ``used`` and ``exceeded`` count tests."""
 
     waiver: Waiver
     state: WaiverState
@@ -138,7 +138,7 @@ class PolicyUse:
     def measured(self) -> list[tuple[Measure, MetricKey]]:
         """Each measure with the test that rules and waivers are matched with.
 
-        Gaps in further groupings of people, of sweeps of the Observatory's tasks, are left out: they are never judged.
+        Gaps of further groupings of people in the Observatory's sweeps are left out, because they are never judged.
         """
         return [
             (measure, MetricKey(r.model, r.dataset, measure.metric, r.setting or r.split, r.family, r.level, measure.category))
@@ -294,7 +294,7 @@ class Requirements:
     has_baseline: bool
     """Whether an earlier run was named."""
     behind: str = ""
-    """What says that the clock of the machine is behind."""
+    """The sign that the machine's clock is behind."""
     without_pictures: Sequence[str] = ()
     """The datasets without image digests in the earlier run."""
     compared: Mapping[str, str] = field(default_factory=dict)
@@ -401,7 +401,7 @@ class Requirements:
 
     @property
     def _has_ended(self) -> bool:
-        """Whether all selected tests left a record: nobody knows what the other tests of a run that was stopped would meet."""
+        """Whether all selected tests left a record. In a stopped run it is unknown which rules the other tests would meet."""
         return sum(record.is_gated for record in self.records) >= self.selected
 
     @property
@@ -449,7 +449,7 @@ class Requirements:
         """The blocking rules that applied to no test, each with the line that may allow it; none while tests are missing."""
         failed = any(record.outcome is Outcome.ERROR for record in self.records) or budget_lines(self.records)
         if failed or not self._is_over:
-            return []  # what such a run lacks is reported with its reason
+            return []  # other reports say why such a run is incomplete
         return [
             (unmet, use.policy.coverage.allowed_by("rules", use.policy.coverage.rules))
             for use in self._shared_uses
@@ -461,10 +461,10 @@ class Requirements:
         """Shortfalls that no policy can allow: no rule on summary metrics, or none on visual gain, met a test."""
         shortfalls: list[str] = []
         if budget_lines(self.records) or not self._has_ended:
-            return shortfalls  # what was not asked is reported with its reason
+            return shortfalls  # missing answers are reported with their reason
         for use in self._shared_uses:
             if not use.records or (use.policy.coverage.tests is Extent.WHOLE and not self.is_whole):
-                continue  # nothing was measured, or tests were left out: that is reported with the tests that are lacking
+                continue  # nothing was measured, or tests were left out: reported with the missing tests
             for about, counts in _SUMMARIES.items():
                 if idle := use.idle_summaries(counts):
                     rules = f"{quantity(len(idle), 'blocking rule')} on {about}"
@@ -484,7 +484,7 @@ class Requirements:
             coverage = policy.coverage
             allowed = coverage.blind_models is BlindModels.ALLOW
             own = [record for record in self.records if record.model == name and not record.task]  # tasks have their own floors
-            broken = any(record.deciding is Outcome.FAIL for record in own)  # so that it is NO-GO, and other models may be GO
+            broken = any(record.deciding is Outcome.FAIL for record in own)  # this model is NO-GO; others may be GO
             for dataset in dict.fromkeys(record.dataset for record in own):
                 about = [record for record in own if record.dataset == dataset]
                 why, advice = self._why_blind(about, policy, broken=broken)
@@ -497,14 +497,14 @@ class Requirements:
     def _why_blind(self, about: Sequence[Record], policy: Policy, *, broken: bool) -> tuple[str, str]:
         """Returns why nothing shows that images matter to a model on a dataset, and what to do; empty where something does.
 
-        A model that does not look, or that always says the same, loses nothing under any setting. Where a blocking rule bounds
+        A model that ignores images, or always gives the same answer, loses nothing under any setting. If a blocking rule bounds
         its visual gain, the verdict of that rule holds. A gain by value counts only if other images changed answers; else the
         interval of the gain has to lie above 0. That other images change answers is asked for all the same, beside a test of
         clean, of a model that breaks no bound.
         """
         gain = _visual_gain(about)
         gated = any(record.deciding in (Outcome.PASS, Outcome.WAIVED) for record in about)
-        if not gated or (gain is None and not self.is_whole):  # which is reported with what it leaves out
+        if not gated or (gain is None and not self.is_whole):  # reported with the tests it leaves out
             return "", ""
         looking = {rule.id for rule in policy.rules if rule.treatment.tier is Tier.BLOCK and shows_looking(rule)}
         bounded = any(measure.rule in looking for record in about for measure in record.measures)
@@ -532,7 +532,7 @@ class Requirements:
 
 
 def _visual_gain(records: Iterable[Record]) -> Measure | None:
-    """Returns what the images of a dataset bring to a model, by the same questions; ``None`` where they were never withheld."""
+    """Returns a model's gain from the images of a dataset; ``None`` if the test without images did not run."""
     measured = {
         (record.setting, measure.metric): measure
         for record in records
@@ -544,7 +544,7 @@ def _visual_gain(records: Iterable[Record]) -> Measure | None:
 
 
 def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
-    """Returns why nothing shows that a model scores more with the images of a dataset than without; empty where it does."""
+    """Returns why a model is not shown to score higher with images than without; empty if it is."""
     if gain is None:
         return "no test has the setting clean or no_image, beside which that is measured"
     if gain.value > 0.0 and (by_value or gain.low > 0.0):  # an interval that is not known shows nothing
@@ -556,7 +556,7 @@ def _why_no_gain(gain: Measure | None, *, by_value: bool) -> str:
 
 
 def _few_letters(records: Iterable[Record]) -> list[str]:
-    """Returns, for each model whose answers by letters would often begin with something else, in how many tests."""
+    """Returns a warning for each model whose most probable first token is often not a letter, with the number of tests."""
     counts = Counter(record.model for record in records for note in record.notes if f"{FEW_LETTERS}. {TEXT_INSTEAD}" in note)
     return [
         f"{model}: in {quantity(count, 'test')} {MANY:.0%} of the answers or more would not begin with a letter: {FEW_LETTERS}; "
@@ -566,7 +566,7 @@ def _few_letters(records: Iterable[Record]) -> list[str]:
 
 
 def _stopped_early(records: Iterable[Record]) -> list[str]:
-    """Returns how many tests asked a part of their samples, and what their values are worth."""
+    """Returns a note on how many tests stopped early, and what their values mean."""
     partial = [record for record in records if record.n_samples > record.n_requested]
     if not partial:
         return []

@@ -42,7 +42,7 @@ DEFAULT = "default"
 
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
-    """Returns the policy of a model: the files given, else the one its record names, else the default."""
+    """Returns the policy of a model: the given files, else the policy in its record, else the default."""
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
@@ -50,7 +50,7 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
 
 
 def policy_files(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path]) -> list[Path]:
-    """Returns the files of the policy of a model: those given, else the one its record names, else the default."""
+    """Returns the policy files of a model: the given files, else the policy in its record, else the default."""
     return [thresholds_file(name, path) for name in given or (ref.policy or DEFAULT,)]
 
 
@@ -59,7 +59,7 @@ def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "
     from pytest_vlmrobust.shipped import shipped
 
     file = path(name)
-    own = path(f"thresholds/{name}.yaml")  # what `vlmrobust init` copied, and somebody may have tightened
+    own = path(f"thresholds/{name}.yaml")  # a copy by `vlmrobust init`, which the user may have tightened
     for candidate in (file, own):
         if candidate.is_file():
             return candidate
@@ -94,19 +94,19 @@ def known_metrics() -> dict[str, MetricFacts]:
     return {name: quantity.policy_facts for name, quantity in quantities().items()}
 
 
-# Known names: the settings, families and levels that a scope can be about, and which of its globs are about none of them.
+# Known names: the settings, families and levels that a scope can match, and globs that match none of them.
 
 
 _SETS = (*SETS, LADDER, PATCHES, PREPROCESSING)
 """Sets of settings that a summary metric may be taken over."""
 _LARGEST = 4096
-"""Numeric levels are tried up to this number."""
+"""The largest numeric level that is tried."""
 _FIELDS = ("setting", "family", "level")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """What the fields of a scope about settings can match; models, datasets and categories may be called anything."""
+    """The possible values of the setting fields of a scope; models, datasets and categories may have any name."""
 
     settings: frozenset[str]
     families: frozenset[str]
@@ -139,7 +139,7 @@ class KnownNames:
         tests = (_test(field, name) for name in known)
         if any(scope.matches(test) for test in tests) or (field != "family" and _is_number(field, glob)):
             return True
-        parts = glob.split("+") if field != "level" else [glob]  # several settings in a row are called like all of them
+        parts = glob.split("+") if field != "level" else [glob]  # the name of composed settings contains all of them
         return len(parts) > 1 and all(self._is_known(field, part) for part in parts)
 
     def _spellings(self, field: str, glob: str) -> Iterable[str]:
@@ -243,7 +243,7 @@ def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
         yield waiver.where, f"{waiver.source}: waiver {waiver.id} covers nothing"
 
 
-# Known tests: what the shipped suites measure, read from their marks without running them, and what each setting could be.
+# Known tests: the quantities of the shipped suites, read from their marks without running them, and of each setting.
 
 
 ANY = "any"
@@ -252,14 +252,14 @@ ANY = "any"
 
 @cache
 def known_tests() -> frozenset[MetricKey]:
-    """Returns what tests can be judged by: everything in the shipped suites, and questions under each registered setting."""
+    """Returns all quantities that tests can have: of the shipped suites, and of questions under each registered setting."""
     registered = (Cell(ANY, ANY, Setting.parse(name)) for name in perturbations.names("all"))
     return shipped_tests().union(*(metric_keys(cell, baseline=True, attempts=True) for cell in registered))
 
 
 @cache
 def shipped_tests() -> frozenset[MetricKey]:
-    """Returns what the tests of the shipped suites are judged by, on questions called ``any`` and tasks called ``any.TASK``."""
+    """Returns the quantities of the shipped suites, for a dataset ``any`` and tasks ``any.TASK``."""
     files = sorted(shipped("suites").glob("test_*.py"))
     return frozenset(test for file in files for test in _tests_of(file))
 
@@ -271,9 +271,9 @@ def suite_names() -> list[str]:
 
 @cache
 def suite_tests(name: str, task: str = "") -> frozenset[MetricKey]:
-    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``.
+    """Returns the quantities of one shipped suite, such as ``corruptions``, for a dataset ``any``.
 
-    With a ``task`` those on its dataset, ``any.TASK``.
+    With a ``task``, for the dataset ``any.TASK``.
     """
     dataset = f"{ANY}.{task}" if task else ANY
     return frozenset(test for test in whole_suite(name) if test.dataset == dataset)
@@ -281,7 +281,7 @@ def suite_tests(name: str, task: str = "") -> frozenset[MetricKey]:
 
 @cache
 def whole_suite(name: str) -> frozenset[MetricKey]:
-    """Returns what the tests of one shipped suite are judged by, on questions and on tasks."""
+    """Returns the quantities of one shipped suite, for questions and tasks."""
     if name not in suite_names():
         raise UsageError(
             f"coverage asks for the suite {name!r}, which does not come with the package, so that nothing can be simulated: what "
@@ -292,7 +292,7 @@ def whole_suite(name: str) -> frozenset[MetricKey]:
 
 
 def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, *, baseline: bool) -> dict[str, list[MetricKey]]:
-    """Returns what each model will be judged by in the shipped suites of these names; other names are left out."""
+    """Returns the quantities of each model in the named shipped suites; other names are ignored."""
     from pytest_vlmrobust import metrics
 
     from .context import BASELINE
@@ -349,7 +349,7 @@ def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]])
 
 
 def idle_cap(waiver: Waiver, rules: Iterable[Rule]) -> str:
-    """Returns that a cap goes beyond no bound that its waiver may be about, and what to do; empty where it does."""
+    """Returns a sentence if a waiver's cap is looser than none of its bounds, and what to do; else an empty text."""
     own = [rule for rule in rules if could_need(rule, waiver)]
     if not own or any(waiver.goes_beyond(rule.bound) for rule in own):
         return ""

@@ -1,17 +1,17 @@
-"""Stopping: a test asks its samples in a fixed random order, and ends once its rules are decided at their declared risk.
+"""Stopping: a test asks its samples in a fixed random order and stops once its rules are decided at their declared risk.
 
-A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of a cell, of a
-category, of the cells of a sweep or of the pairs of a mean bets against that verdict and may stop after any answer. What no
-audit is known for, and any rule that judges the interval, is looked at a few times: each look spends a part of the risk, and the
-last one asks about all samples.
+A rule that judges the value (``judge: point``) needs the verdict of all answers. An audit of a cell, of a
+category, of the cells of a sweep or of the pairs of a mean bets against that verdict and may stop after any answer. A rule
+without an audit, and any rule that judges the interval, gets a few looks: each spends a part of the risk, and the last one uses
+all samples.
 
-The order follows from the prompt and the pixels of each sample, not from its place, its id or any option. It is the same for all
-cells of a model and a dataset, so that metrics of several cells find the same samples in each. Every verdict of a cell follows
-from its own answers in that order, so that it is the same whatever else the run asks, in any process. Unchanged images, by
-whose pixels samples are known, are asked about in full before a test may stop early.
+The order follows from the prompt and pixels of each sample, not from its position, its id or any option. It is the same for all
+cells of a model and a dataset, so that metrics of several cells use the same samples. The verdict of a cell follows
+from its answers in that order, so it does not depend on other tests or on the process. Clean images, whose
+pixels decide the order, are all asked before a test may stop early.
 
-A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
-on what was asked. A run that is compared with an earlier one asks about everything.
+After a failed inference a test uses all samples, as it does for a category or metric without samples so far. Budgets are judged
+on the answers of the run. A run with a baseline uses all samples.
 """
 
 from __future__ import annotations
@@ -80,20 +80,20 @@ from .strata import rows_of
 PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
 CELLS_PER_ROUND = 4
-"""Cells of a sweep that are asked next: those closest to a breach."""
+"""Cells of a sweep asked per round, those closest to a breach."""
 Steps: TypeAlias = Generator[list[CellRequest], list[Scores], bool]
-"""Yields what is asked next, receives its scores, and returns whether the test is decided."""
+"""Yields the next requests, receives their scores, and returns whether the test is decided."""
 RuleKey: TypeAlias = tuple[MetricKey, str]
-"""A rule by its id, with what it is about."""
+"""A rule: its metric key and id."""
 
 
 class _ScoreMissing(Exception):
-    """An inference failed that an audit asked for, so that no value of all answers is known."""
+    """An inference for an audit failed, so the value of all answers is unknown."""
 
 
 @dataclass(eq=False)
 class Stopping:
-    """What ends one test before all its answers are there; a verdict that was reached stands."""
+    """The early stopping of one test; its verdicts are final."""
 
     reads: Reads
     sources: Sources
@@ -102,18 +102,18 @@ class Stopping:
     size: int
     """How many answers the test would ask for."""
     n_asked: int = 0
-    """How many answers there are once what is asked next is answered."""
+    """The number of samples after the next requests."""
     at_look: bool = False
-    """Whether what is asked next is looked at, which reads further cells."""
+    """Whether a look follows the next requests, which reads more cells."""
     is_decided: bool = False
     decided: dict[RuleKey, Verdict] = field(default_factory=dict)
     _measurement: Measurement | None = None
     _shares: Mapping[int, float] = field(default_factory=dict)
-    """The parts of a rule's risk that looks spend, and that all samples have; empty where no look is taken."""
+    """The parts of a rule's risk for each look and for all samples; empty without looks."""
     _audited: set[RuleKey] = field(default_factory=set)
     """Rules that an audit decides; looks spend no risk on them."""
     _invalid: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
-    """By metric and category, those that do not apply, as the answers about all unchanged samples show: nothing changes that."""
+    """By metric and category: estimates that do not apply, as all clean answers show."""
     _planned: frozenset[str] = frozenset()
     """The metrics that blocking rules are about, and that all answers have a value of."""
     _open_looks: bool = False
@@ -125,10 +125,10 @@ class Stopping:
 
     @classmethod
     def of(cls, reads: Reads, sources: Sources, policy: Policy, today: date) -> Stopping | None:
-        """Returns what may end a test that is asked about.
+        """Returns the stopping rule of a test.
 
-        ``None`` where the policy asks for all answers, an earlier run is compared with, so few samples are all asked, or nothing
-        can end before: tests of unchanged images, and of families.
+        ``None`` if the policy needs all answers, the run has a baseline, the dataset is small, or nothing
+        can stop early: clean tests and families.
         """
         about = reads.planned
         if policy.mode is not Mode.ADAPTIVE or sources.baseline is not None:
@@ -143,14 +143,14 @@ class Stopping:
         return cls(reads, sources, policy, today, size)
 
     def next(self) -> Sequence[CellRequest]:
-        """Returns what is asked next; nothing once the test is decided, or has to ask all."""
+        """Returns the next requests; empty once the test is decided or needs all samples."""
         if self._steps is None:
             self._steps = self._all_steps()
             self._advance(None)
         return self._requests
 
     def take(self, scores: Sequence[Scores]) -> None:
-        """Takes the scores of what was asked next into account, those of each request in its order."""
+        """Adds the scores of the last requests, in order."""
         self._advance(list(scores))
 
     def _all_steps(self) -> Steps:
@@ -183,7 +183,7 @@ class Stopping:
 
     @property
     def measurement(self) -> Measurement:
-        """What was measured of a test that is decided."""
+        """The measurement of a decided test."""
         return self._measurement or measure(self.reads, self._part())
 
     @property
@@ -197,7 +197,7 @@ class Stopping:
         return dataclasses.replace(record, n_samples=size)
 
     def verdicts(self, test: MetricKey, estimate: Estimate) -> Mapping[str, Verdict]:
-        """Returns the verdicts of those rules on an estimate that are decided, by rule."""
+        """Returns the verdicts of decided rules on an estimate, by rule."""
         verdicts = {}
         for rule in (rule for rule in self.policy.rules if rule.applies(test)):
             if (invalid := self._invalid.get((test.metric, test.category))) is not None:
@@ -264,7 +264,7 @@ class Stopping:
         return [test for test in tests if any(rule.applies(test) for rule in rules)]
 
     def _cell_audits(self, cell: Cell, rules: Sequence[tuple[MetricKey, Rule]]) -> dict[RuleKey, RuleAudit]:
-        """Returns an audit of each rule on a cell, or on a category of it, that can have one."""
+        """Returns the possible audits of rules on a cell or its categories."""
         answers = self.sources.answers
         samples = answers.samples(cell.dataset)
         audits = {}
@@ -300,7 +300,7 @@ class Stopping:
         return {about: estimate for about, estimate in estimates.items() if not estimate.valid}
 
     def _part_of(self, table: ScoreTable, dataset: str, category: str) -> ScoreTable:
-        """Returns the table of one category of all samples; the whole table without one."""
+        """Returns the table of one category, or the whole table without a category."""
         if not category:
             return table
         samples = self.sources.answers.samples(dataset)
@@ -332,9 +332,9 @@ class Stopping:
         return False
 
     def _audited_cells(self, sweep: SweepMetric, rules: Sequence[Rule]) -> list[Cell]:
-        """Returns the cells of a summary metric whose rules audits may decide; none where no audit is known for one of them."""
+        """Returns the cells of a summary metric if audits can decide all its rules, else an empty list."""
         test = _judged(sweep)
-        if metrics.get(sweep.metric).gate is not None and not self.sources.task(sweep.dataset):  # nobody saw that it applies
+        if metrics.get(sweep.metric).gate is not None and not self.sources.task(sweep.dataset):  # not known to apply
             return []
         audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
         if not audited or not rules or not all(rule.applies(test) and is_blocking(rule) and judges_value(rule) for rule in rules):
@@ -343,13 +343,13 @@ class Stopping:
         if sweep.metric in LOW_ONLY:
             low = set(low_settings([str(cell.setting) for cell in cells]))
             cells = [cell for cell in cells if str(cell.setting) in low]
-        if cells and sweep.metric in OF_RUNGS:  # where all show the same images there is no curve
+        if cells and sweep.metric in OF_RUNGS:  # without different images there is no curve
             first = self.order[:FIRST]
             return [] if same_pictures([self.sources.answers.result(cell, first) for cell in cells]) else cells
         return cells
 
     def _closest_steps(self, sweep: SweepMetric, rules: Sequence[Rule], cells: Sequence[Cell]) -> Steps:
-        """Judges the largest drop, or a share of cells: by how many cells are shown to keep a limit, and to break it."""
+        """Judges the largest drop or a share of cells, by how many cells are shown to keep or break a limit."""
         result, order = self.sources.answers.result, self.order
         clean, blind = references(self.sources.answers, sweep)
         self.size = len(order) * len(cells)
@@ -406,7 +406,7 @@ class Stopping:
     def _sweep_audit(
         self, rule: Rule, sweep: SweepMetric, limits: LimitsOf, order: Sequence[int], weights: Sequence[float]
     ) -> RuleAudit:
-        """Returns an audit of the bound of a rule, and of the caps of waivers that hold."""
+        """Returns an audit of a rule's bound and of the caps of its valid waivers."""
         test = _judged(sweep)
         bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
         allowed = {bound: allowed_breaches(sweep.metric, bound, len(weights)) for bound in bounds}
@@ -420,7 +420,7 @@ class Stopping:
         self._measurement = self._measurement if decided else None
         return decided
 
-    # Looks: a test is judged on the samples that were asked about so far, as if there were no others.
+    # Looks: interim analyses that judge a test on the samples so far, as if there were no others.
 
     def _look(self, cells: Sequence[Cell]) -> Steps:
         """Asks about the first samples of some cells, and returns whether they decide the test."""
@@ -442,12 +442,12 @@ class Stopping:
         return (broken or not (open_rules or self._open_looks)) and not self._beyond_budget
 
     def _part(self, names: frozenset[str] | None = None) -> Sources:
-        """Returns the answers about the first samples, for these quantities."""
+        """Returns the answers to the first samples, for these quantities."""
         share = self.n_asked / self.size
         return self.sources.part(PartialAnswers(self.sources.answers, share, self._fingerprints), names)
 
     def _decide(self, test: MetricKey, estimate: Estimate) -> None:
-        """Writes down what a look shows of the rules on an estimate, at this look's part of the risk."""
+        """Records the result of a look for the rules on an estimate, at this look's part of the risk."""
         for rule in self.policy.rules:
             key = without_strata(test), rule.id
             if not (rule.applies(test) and estimate.valid and estimate.finite) or key in self.decided or key in self._audited:
@@ -459,7 +459,7 @@ class Stopping:
             else:
                 sharing = self.policy.sharing(rule, test)
             share = self._shares[self.n_asked]
-            if judges_value(rule):  # the verdict of all answers errs at no risk, and so nothing is kept for it
+            if judges_value(rule):  # the verdict of all answers carries no risk, so no part is reserved for it
                 share /= 1.0 - self._shares[self.size]
             verdict = verdict_of_part(
                 rule, estimate, waivers, self.today, sharing, share=share, asked=self._in_words, category=test.category
@@ -468,7 +468,7 @@ class Stopping:
                 self.decided[key] = verdict
 
     def _open_rules(self, measurement: Measurement) -> tuple[set[RuleKey], bool]:
-        """Returns the rules that block and are not decided, and whether another one is broken."""
+        """Returns the undecided blocking rules, and whether another rule is broken."""
         judged = judge_estimates(measurement, self.policy, self.today, self.verdicts)
         open_rules = {
             (without_strata(test), rule.id)
@@ -484,7 +484,7 @@ class Stopping:
         return any(each.metric in BUDGET_METRICS and each.outcome is not Outcome.MEASURED for each in measures)
 
     def _lacks_name(self, part: Sources) -> bool:
-        """Whether a rule blocks on a metric that compares groups or categories, and no sample of one is asked about yet."""
+        """Whether a blocking rule compares groups or categories and one of them has no sample yet."""
         about = self.reads.planned
         if not isinstance(about, SweepMetric) or not self._planned:
             return False
@@ -492,7 +492,7 @@ class Stopping:
         return bool(unseen_names(metrics.get(about.metric).needs, samples, part.answers.samples(about.dataset)))
 
     def _lacks_stratum(self, part: Sources) -> bool:
-        """Whether a rule blocks on a category of which no sample is asked about yet."""
+        """Whether a blocking rule is about a category without samples so far."""
         rules = [rule for rule in self.policy.rules if rule.where.category and is_blocking(rule)]
         if not rules:
             return False
@@ -500,10 +500,10 @@ class Stopping:
         absent = strata_of(self.sources.answers.samples(dataset)) - strata_of(part.answers.samples(dataset))
         return any(rule.where.admits("category", name) for rule in rules for name in absent)
 
-    # What both have in common.
+    # Common to audits and looks.
 
     def _conclude(self, test: MetricKey, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
-        """Writes down what an audit shows of a rule: ``within`` says whether a bound is shown to be kept, or to be broken."""
+        """Records the result of an audit for a rule: ``within`` says whether a bound is shown to be kept or broken."""
         treatment = rule.treatment
         risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
         because = f"shown at a risk of {risk:.3g} by {self._in_words}"
@@ -512,7 +512,7 @@ class Stopping:
 
     @property
     def _in_words(self) -> str:
-        """How much was asked, for reasons."""
+        """The number of answers, for reasons of verdicts."""
         return f"{self.n_asked:,} of {counted(self.size, 'answer')}"
 
     def _waivers(self, test: MetricKey) -> list[Waiver]:
@@ -525,7 +525,7 @@ class Stopping:
         return frozenset(ruled - {UNPARSED_INCREASE})
 
     def _fingerprints(self, dataset: str) -> tuple[str, ...]:
-        """Returns what the order of samples is made of; has a model asked about their unchanged images, which it takes."""
+        """Returns the fingerprints that decide the order of samples; this evaluates the clean cell."""
         model, known = self.reads.planned.model, self.sources.fingerprints
         if (model, dataset) not in known:
             answers = self.sources.answers
@@ -535,7 +535,7 @@ class Stopping:
 
 
 def without_strata(test: MetricKey) -> MetricKey:
-    """Returns a test as decisions name it: not by how many strata there are, of which a part of the samples may lack some."""
+    """Returns a test key without its number of strata, because a part of the samples may lack some."""
     return test if test.strata == 1 else dataclasses.replace(test, strata=1)
 
 
@@ -567,7 +567,7 @@ def _by_cell(pairs: Iterable[int], size: int) -> Mapping[int, list[int]]:
 
 
 def _mean(metric: str, clean: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
-    """Returns what a metric of ``MEANS`` comes to on the pairs that were asked about."""
+    """Returns a metric of ``MEANS`` over the pairs so far."""
     if metric in OF_RUNGS:
         return float(scores.mean())
     losses = clean - scores

@@ -44,7 +44,7 @@ class Rescored:
 
 @dataclass(frozen=True, slots=True)
 class NoThumbnails:
-    """A source of thumbnails that has none."""
+    """A source without thumbnails."""
 
     def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
         """Returns nothing."""
@@ -53,7 +53,7 @@ class NoThumbnails:
 
 @dataclass(eq=False)
 class StoredAnswers:
-    """Gives the results of a run's cells from its evidence.
+    """The answers of a finished run, read from its evidence.
 
     Every prediction is scored again and compared with its stored score. No model is called.
     """
@@ -110,7 +110,7 @@ class StoredAnswers:
         return result.part(places)
 
     def partial(self, cell: Cell) -> CellResult:
-        """Returns all stored answers of a cell, as :meth:`result` does, also where the run asked about a part of the samples."""
+        """Returns all stored answers of a cell like :meth:`result`, even if the run asked only part of the samples."""
         if cell not in self._results:
             self._results[cell] = self._result(self.evidence.get_cell(cell, whole=False))
         return self._results[cell]

@@ -1,7 +1,7 @@
-"""Strata: the curve over resolutions, of each category of questions, of each of its sub-tasks, and of the mean over categories.
+"""Strata: the curves over resolutions of each category and sub-task, and of the mean over categories.
 
-Res-Bench's overall curve is the mean of the curves of its capability dimensions (categories), each counting the same however many
-questions it has: the macro mean.
+Res-Bench's overall curve is the mean of the curves of its capability dimensions (categories), each with the same weight, whatever
+its number of questions: the macro mean.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OF_THE_CURVE = {metrics.Needs.RESOLUTIONS, metrics.Needs.ACCURACIES}
 
 
 def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
-    """Returns which samples are in each category, in each ``category/sub-task`` and in each slice; shape (N,).
+    """Returns which samples belong to each category, each ``category/sub-task`` and each slice; shape (N,).
 
-    Nothing where there is only one category, or one slice of a metadata column.
+    Single categories, and single slices of a metadata column, are left out.
     """
     categories = [sample.category for sample in samples]
     subtasks = [f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else "" for sample in samples]
@@ -73,9 +73,9 @@ def has_macro(record: Metric) -> bool:
 
 
 def macro_estimate(metric: str, table: ScoreTable, samples: Sequence[Sample]) -> Estimate | None:
-    """Returns a metric of the curve that is the mean of the categories' curves, without an interval.
+    """Returns a metric of the mean of the categories' curves, without an interval.
 
-    ``None`` for a metric that reads more than a curve, and where samples are in one category, or some in none.
+    ``None`` for a metric that needs more than a curve, for a single category, and if a sample has no category.
     """
     record = metrics.get(metric)
     categories = [sample.category for sample in samples]

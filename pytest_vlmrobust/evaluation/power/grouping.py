@@ -1,8 +1,8 @@
-"""Grouping: which samples share a source image, and random numbers that are correlated within such a group.
+"""Grouping: samples that share a source image, and random numbers that are correlated within such a group.
 
-Answers of one group are drawn by a Gaussian copula: every random number that decides an answer (right or wrong, with the image
-and without, under each setting, of each patch) comes from a normal variable, and those of two samples of one group have the same
-correlation. The share of right answers does not depend on it.
+Answers of one group are drawn with a Gaussian copula: every random number that decides an answer (right or wrong, with the image
+and without, under each setting, for each patch) comes from a normal variable, and those of two samples of a group have the same
+correlation, which does not affect the share of right answers.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     Codes = NDArray[np.intp]
 
 CORRELATION = 0.5
-"""The latent correlation within a group where none is given: assumed. Nothing is published about it."""
+"""Default latent correlation within a group: assumed, because nothing is published about it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """The groups and categories of samples, and how far the answers of a group go together."""
+    """The groups and categories of samples, and the correlation of answers within a group."""
 
     codes: Codes
     """The group of each sample, shape (N,), numbered from 0."""
     correlation: float = CORRELATION
     """Correlation within a group, on the scale of the normal quantile, in [0, 1]."""
     labels: tuple[str, ...] = ()
-    """The category of each sample, empty for none."""
+    """The category of each sample, empty if none."""
 
     @classmethod
     def equal(cls, samples: int, groups: int, correlation: float = CORRELATION) -> Grouping:
-        """Returns groups of one size, or of two sizes that differ by one."""
+        """Returns groups of equal size, up to one sample."""
         return cls(np.arange(samples) * groups // samples, correlation)
 
     @classmethod
@@ -54,21 +54,21 @@ class Grouping:
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return int(self.codes.max()) + 1
 
     @property
     def independent(self) -> bool:
-        """Whether each sample is a group of its own."""
+        """Whether each sample is its own group."""
         return self.groups == len(self.codes)
 
     def rows(self, n: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
-        """Returns which samples are asked, and the group of each: all samples, or for another number groups drawn again."""
+        """Returns the rows of ``n`` samples and the group of each: all samples, or resampled groups for another ``n``."""
         return (np.arange(n), self.codes) if n == len(self.codes) else draw_groups(self.codes, n, rng)
 
 
 def draw_groups(codes: Codes, n: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Returns the rows of groups that are drawn with replacement until there are ``n`` samples, and the group of each."""
+    """Returns the rows of groups drawn with replacement until there are ``n`` samples, and the group of each row."""
     sizes = np.bincount(codes)
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     drawn: list[int] = []
@@ -80,13 +80,13 @@ def draw_groups(codes: Codes, n: int, rng: np.random.Generator) -> tuple[Codes, 
 
 
 def large_only(labels: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
-    """Returns the labels of samples without those of categories of too few source images to be compared, which are empty."""
+    """Returns the labels of samples, empty for categories with too few source images to be compared."""
     counts = Counter(label for label, _ in set(zip(labels, groups, strict=True)))
     return [label if counts[label] >= LEAST_PICTURES else "" for label in labels]
 
 
 class CorrelatedDraws:
-    """The random numbers of a generator, correlated within groups by a Gaussian copula; the first axis is that of samples."""
+    """The random numbers of a generator, correlated within groups by a Gaussian copula; the first axis is the samples."""
 
     def __init__(self, rng: np.random.Generator, groups: Codes, correlation: float) -> None:
         self._rng, self._groups, self._correlation = rng, groups, correlation
@@ -99,12 +99,12 @@ class CorrelatedDraws:
         return result
 
     def random(self, size: int | tuple[int, ...]) -> Array:
-        """Returns numbers between 0 and 1, all equally likely."""
+        """Returns uniform numbers between 0 and 1."""
         from scipy.special import ndtr
 
         result: Array = ndtr(self.standard_normal(size))
         return result
 
     def integers(self, high: int, size: int) -> Codes:
-        """Returns whole numbers from 0 to ``high`` - 1, all equally likely."""
+        """Returns uniform integers from 0 to ``high`` - 1."""
         return np.minimum(self.random(size) * high, high - 1).astype(np.intp)

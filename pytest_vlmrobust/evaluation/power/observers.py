@@ -1,15 +1,15 @@
-"""Observers: models whose true behaviour at the tasks of the Observatory is known, from which paired answers are drawn.
+"""Observers: models with known true behaviour in the Observatory's tasks, from which paired answers are drawn.
 
 The Perceptual Observatory prints its results as figures. *Published* in its text: people exceed 95 % in matching and pointing,
 and reach an overlap of 81 % (section 5.8); augmentations cost models next to nothing (5.1), and illusions half (5.4). *Assumed*:
 
-- Samples, positions and groups of people are those of the embedded collections, and so is what the prompts alone tell about
-  boxes. A larger dataset has more identities like them.
-- Clean accuracy, and how far cells and groups of people are apart, are those of :data:`OBSERVERS`.
-- How easily an identity is lost is the same in all tasks and under all settings, as of a sample in :mod:`~.profiles`, and so is
-  in all cells of a grid whether it is found at all; the two are independent.
-- All augmentations cost the same, and so do all illusions. Where nothing is lost, as many answers turn right as turn wrong.
-- Without the images a model guesses, and of boxes it says what the prompt tells.
+- Samples, positions and groups of people are those of the embedded collections, and so is the information in the prompts about
+  boxes. A larger dataset has more such identities.
+- Clean accuracy, and the gaps between cells and between groups of people, are those of :data:`OBSERVERS`.
+- How easily an identity is lost is the same in all tasks and under all settings, as for a sample in :mod:`~.profiles`, and so is,
+  in all cells of a grid, whether it is found at all; the two are independent.
+- All augmentations cost the same, and so do all illusions. If nothing is lost, as many answers turn right as turn wrong.
+- Without the images a model guesses, and for boxes it uses only the prompt.
 - The overlap of boxes varies by :data:`SPREAD` between samples, and by half of that between settings; what is lost overlaps by 0.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 TASKS = ("matching", "pointing", "guided", "semi_guided")
 AUGMENTED, ILLUSIONS = "observatory_id", "observatory_ood"
 SPREAD = 0.1
-"""Standard deviation of the overlap of boxes that are found."""
+"""Standard deviation of the overlap of found boxes."""
 _GUESS = 0.25
 _CORNER = "[0,0]"
 
@@ -57,13 +57,13 @@ class TaskTable(ScoreTable):
     """The scores of one task under all its settings, with further inputs of its tests."""
 
     prompt_overlaps: Array | None = None
-    """The overlap of boxes that the prompts alone give, shape (N,); None for tasks without boxes."""
+    """The box overlap from the prompts alone, shape (N,); None for tasks without boxes."""
     pointed: tuple[tuple[str, ...], ...] = ()
     """For each identity the grid cells that answers named for the original images; empty without a grid."""
 
     @cached_property
     def refusal(self) -> str:
-        """Why the task is not shown to be done, or an empty string."""
+        """Why the model is not shown to do the task, or an empty string."""
         return observatory.why_scores_do_not_show(self, self.prompt_overlaps)
 
     @cached_property
@@ -72,7 +72,7 @@ class TaskTable(ScoreTable):
         return observatory.why_prompt_suffices(self, self.prompt_overlaps)
 
     def estimate(self, test: MetricKey, metric: metrics.Metric | None) -> Estimate:
-        """Estimates what a test is judged by, as a run does; ``metric`` is None for what answers say beside their scores."""
+        """Estimates the quantity of a test, as a run does; ``metric`` is None if it is computed from more than scores."""
         if self.refusal and test.setting not in (CLEAN_NAME, NO_IMAGE_NAME):
             return Estimate(math.nan, self.samples, valid=False, reason=self.refusal)
         if metric is None:
@@ -104,19 +104,19 @@ class TaskTable(ScoreTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observer:
-    """A model by what it reaches on original images, and what is left of that. Fractions."""
+    """A model by its scores on original images, and the share that is kept. Fractions."""
 
     name: str
     clean: Mapping[str, float]
     """Task to accuracy, or mean overlap of boxes, with original images."""
     kept: Mapping[str, float] = field(default_factory=lambda: {AUGMENTED: 1.0, ILLUSIONS: 1.0})
-    """Split to the share of it that is left."""
+    """Split to the share of these scores that is kept."""
     position_gap: float = 0.0
-    """By how much pointing is better in the first cell of the grid than in the last."""
+    """How much better pointing is in the first cell of the grid than in the last."""
     group_gap: float = 0.0
-    """By how much the first group of people is served better than the last."""
+    """How much better scores are for the first group of people than for the last."""
     fixed: float = 0.0
-    """The share of identities that are said to be in the first cell, wherever they are."""
+    """The share of identities for which the first cell is named, regardless of their cell."""
     collections: tuple[str, ...] = COLLECTIONS
     samples: int = 100
     """Identities of each embedded collection."""
@@ -191,7 +191,7 @@ class Observer:
         )
 
     def _draw_answers(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
-        """Returns the answers under each setting: what is lost turns wrong, and luck turns as many right as wrong."""
+        """Returns the answers under each setting: losses turn wrong, and luck turns as many answers right as wrong."""
         settings = self.settings(OBSERVATORY)
         luck = min(CHURN, 1.0 - clean)
         lose = (1.0 - self._kept_shares() + luck / clean).clip(0.0, 1.0)
@@ -224,8 +224,8 @@ OBSERVERS = {
         Observer("not-looking", {"matching": _GUESS, "pointing": _GUESS, "guided": 0.0, "semi_guided": 0.0}),
     )
 }
-"""Models by name. The first reaches what people do, and loses nothing; the second keeps what the paper's text says that models
-keep. The others break one thing more: augmentations cost 15 %, illusions all but a tenth, one cell is named for all identities,
+"""Models by name. The first reaches human scores and loses nothing; the second keeps the share that models keep in the paper's
+text. The others break one more thing: augmentations cost 15 %, illusions all but a tenth, one cell is named for all identities,
 cells differ by 80 pp, groups of people by 35 pp, and the last does no task."""
 
 
@@ -275,14 +275,14 @@ def _members(split: str) -> tuple[str, ...]:
 
 
 def _slope(labels: list[str], gap: float) -> Array:
-    """Returns by how much each sample is better than the mean: half of the gap for the first label, minus that for the last."""
+    """Returns how much better each sample is than the mean: half the gap for the first label, minus that for the last."""
     names = sorted(set(labels) - {""})
     places = dict(zip(names, np.linspace(gap / 2.0, -gap / 2.0, len(names)).tolist(), strict=True))
     return np.array([places.get(label, 0.0) for label in labels])
 
 
 def _latent(hard: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Returns standard normal scores of that shape, of which those of an identity share their difficulty."""
+    """Returns standard normal scores of a shape; those of the same identity share its difficulty."""
     shared = hard.reshape(-1, *(1,) * (len(shape) - 1))
     return math.sqrt(SHARED) * shared + math.sqrt(1.0 - SHARED) * rng.standard_normal(shape)
 

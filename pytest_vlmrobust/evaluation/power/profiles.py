@@ -1,18 +1,18 @@
-"""Models whose true behaviour is known, and how answers are drawn of one that is described by its accuracies.
+"""Models with known true behaviour, and how answers are drawn for a model that is described by its accuracies.
 
-Nothing is published about single samples. What a draw assumes:
+Nothing is published about single samples. A draw assumes:
 
 - A sample has a latent difficulty: whether it flips under two settings is correlated by :data:`SHARED` on the scale of the
   normal quantile, the same for all settings (nothing is published about it).
-- The right option has a random letter, so that always naming the commonest one gets a little more than a guess.
-- Without its image a sample that was wrong with it is right with the chance of a guess.
-- Sizes of the image: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
+- The right option has a random letter, so always naming the most common letter is right a little more often than a guess.
+- A sample that is wrong with its image is right without it with the chance of a guess.
+- Image sizes: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
   a larger one.
 - A question that is wrong both times gets the same wrong option. A wrong answer to an attacked one is any wrong option.
 - The probability of the chosen letter is calibrated: a beta variable whose mean is the accuracy under the setting.
-- Samples are independent, or go together as a :class:`.grouping.Grouping` says.
-- Patches, and the whole image shown again (:class:`Views`): published models neither need the context nor are they distracted
-  by it, and guess anew as often as :data:`.published.TYPICAL` says.
+- Samples are independent, or correlated as in a :class:`.grouping.Grouping`.
+- Patches, and the whole image shown again (:class:`Views`): published models neither need the context nor are distracted
+  by it, and guess anew as often as :data:`.published.TYPICAL`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ SHARED = 0.5
 """Correlation of the latent scores by which one sample flips under two settings: assumed."""
 CORRUPTIONS, OPTIONS = "corruptions", "options"
 CHURN = 0.015
-"""The share of answers that turns right by luck, and of those that turn wrong, of a model that loses nothing."""
+"""The share of answers that turn right by luck, and the share that turn wrong, for a model that loses nothing."""
 CATEGORIES = 20
-"""Categories of questions, as MMBench has them; fewer where each would be too small to count. All lose alike."""
+"""Number of categories of questions, as in MMBench; fewer if each would be too small to count. All lose equally."""
 _NOT_DRAWN = {
     UNPARSED_INCREASE: "every simulated answer can be read",
     LABEL_PRESERVING_DROP: "which settings keep the answer of a sample right is known of real images only",
@@ -67,10 +67,10 @@ _NOT_DRAWN = {
         (CORPUS_SCORE, CORPUS_DROP, CORPUS_PCRI), "the number that a benchmark publishes for all of its answers is not simulated"
     ),
 }
-"""Metrics to why no simulated answers give them."""
+"""Metrics to the reason why simulated answers cannot give them."""
 _GRIDS = (2, 3)
 BESIDE, CONFIDENT = "#", "confidences"
-"""``suite#kind`` is a table of what the answers of a suite say beside their scores: ``CONFIDENT``, or one of ``OF_FLAGS``."""
+"""``suite#kind`` is a table of answers of a suite with more than their scores: ``CONFIDENT``, or one of ``OF_FLAGS``."""
 OF_FLAGS = {
     ATTACK_RATE: ("accuracy", False),
     ANSWER_CHANGE_RATE: ("accuracy", False),
@@ -80,43 +80,43 @@ OF_FLAGS = {
     NORMALISED_ACCURACY: ("relative_corruption_error", True),
     DIRECTIONAL_SENSITIVITY: ("relative_corruption_error", True),
 }
-"""Quantity to the metric of flags that it is estimated as, and whether it is one less that."""
+"""Quantity to the metric of flags that it is estimated as, and whether it is 1 minus that metric."""
 _SURENESS = 2.0
-"""How far probabilities of letters lie from their mean: the sum of both parameters of their beta distribution."""
+"""Concentration of letter probabilities around their mean: the sum of both parameters of their beta distribution."""
 QUESTIONS = {OPTIONS: ("options",), "wording": ("wording", "directional"), "typographic": ("typographic", "note_wrong")}
-"""Suites that change questions, with their settings. All profiles follow the question and lose nothing but by luck."""
+"""Suites that change questions, with their settings. All profiles follow the question and lose only by luck."""
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """How a model answers patches of an image, and the whole image when it is shown again, a little shifted.
+    """How a model answers patches of an image, and the whole image shown again, slightly shifted.
 
-    What it knows it says whenever the whole image is shown, and of one patch, at random. Everything else is luck.
+    A known question is answered right whenever the whole image is shown, and for one random patch. Everything else is luck.
     """
 
     knows: float | None = None
-    """The share of questions that it knows; None for what guesses leave of its accuracy, (clean - guess) / (1 - guess)."""
+    """The share of known questions; None for its accuracy without guesses, (clean - guess) / (1 - guess)."""
     needs: float = 0.0
-    """Of what it knows, the share that no patch shows."""
+    """The share of known questions that no patch shows."""
     finds: float = 0.0
-    """Of what it does not know, the share that one patch shows: the rest of the image distracts."""
+    """The share of unknown questions that one patch shows: the rest of the image distracts."""
     anew: float = 1.0
-    """Of the questions, the share to which luck answers anew in every view; to the others it answers the same in all."""
+    """The share of questions that luck answers anew in every view; the others get the same answer in all views."""
     shaken: bool = True
-    """Whether luck answers a shifted image anew as it does patches; otherwise it has the same answer as before the shift."""
+    """Whether luck answers a shifted image anew, like patches; otherwise the answer is the same as before the shift."""
 
 
 class ModelProfile(Protocol):
-    """Something whose true behaviour is known, and of which answers can be drawn."""
+    """A model with known true behaviour, from which answers can be drawn."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         ...
 
     @property
     def dataset(self) -> str:
-        """What the dataset is called in the scopes of rules."""
+        """The name of the dataset in the scopes of rules."""
         ...
 
     @property
@@ -126,7 +126,7 @@ class ModelProfile(Protocol):
 
     @property
     def datasets(self) -> Mapping[str, DatasetFacts]:
-        """The datasets that it answers, with what is known of them."""
+        """The datasets that it answers, with known facts about them."""
         ...
 
     @property
@@ -139,13 +139,13 @@ class ModelProfile(Protocol):
         ...
 
     def settings(self, suite: str) -> tuple[str, ...]:
-        """Returns the settings of a suite under which it answers; none where nothing is known about them."""
+        """Returns the settings of a suite under which it answers; empty if nothing is known about them."""
         ...
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> Mapping[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table.
 
-        A table is called by its suite, ``suite/category`` for the samples of one category, or by the dataset of a task.
+        A table is named by its suite, ``suite/category`` for the samples of one category, or the dataset of a task.
         """
         ...
 
@@ -157,7 +157,7 @@ class Profile:
     name: str
     dataset: str
     samples: int
-    """How many samples the published numbers rest on."""
+    """The number of samples behind the published numbers."""
     clean: float
     blind: float
     """Accuracy without the image."""
@@ -170,18 +170,18 @@ class Profile:
     curve: float = 0.0
     """Drop at the smallest of twelve sizes."""
     churn: float | None = None
-    """With an earlier run by an equal model: the share of answers in which both differ, half of them each way. None for no
+    """With an earlier run by an equal model: the share of answers that differ, half of them each way. None without an
     earlier run."""
     lost: float = 0.0
     """With an earlier run: by how much its accuracy was higher under every setting, clean and no_image excepted."""
     always_lost: float = 0.0
-    """The share of all questions that are wrong under every setting of the corruptions, whatever they are when clean."""
+    """The share of all questions that are wrong under every corruption, right or wrong when clean."""
     measured: Mapping[str, float] = field(default_factory=dict)
-    """Setting to the drop that was published, or filled in, before noise was taken out."""
+    """Setting to the published or filled-in drop, before noise was removed."""
     views: Views = field(default_factory=Views)
     """How it answers patches."""
     grouping: Grouping | None = None
-    """Which samples go together; None where all are independent."""
+    """The groups of samples; None if all are independent."""
 
     @property
     def has_baseline(self) -> bool:
@@ -190,12 +190,12 @@ class Profile:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The categories of the samples: all have the same published numbers, which are of whole datasets."""
+        """The categories of the samples; all have the same published numbers, which are for whole datasets."""
         return tuple(sorted(set(self.grouping.labels) - {""})) if self.grouping else ()
 
     @property
     def datasets(self) -> dict[str, DatasetFacts]:
-        """Its dataset, of which nobody has seen the samples."""
+        """Its dataset, without facts about samples."""
         return {self.dataset: DatasetFacts()}
 
     def lacks(self, metric: str) -> str:
@@ -210,7 +210,7 @@ class Profile:
         return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS.get(suite, ()))))
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
-        """Returns the paired scores of ``n`` samples by table; clean and blind scores are those of all suites."""
+        """Returns the paired scores of ``n`` samples by table; all suites share the clean and blind scores."""
         names = list(dict.fromkeys(tables))
         suites = dict.fromkeys(re.split(f"[/{BESIDE}]", name)[0] for name in names)
         rows, groups = self.grouping.rows(n, rng) if self.grouping else (np.arange(n), np.arange(n))
@@ -247,7 +247,7 @@ class Profile:
         return with_categories(whole, names, labels, lambda kept: _commonest(letters[kept]))
 
     def _beside(self, kind: str, table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
-        """Returns what answers say beside their scores, as the metric reads it that stands for ``kind`` in ``OF_FLAGS``."""
+        """Returns a table of ``kind``, for its metric in ``OF_FLAGS`` or with confidences."""
         shape = (len(table.by_setting), table.samples)
         names, scores = list(table.by_setting), np.array([*table.by_setting.values()]).reshape(shape)
         if kind == CONFIDENT:
@@ -305,7 +305,7 @@ class Profile:
         return np.asarray(rank < np.where(clean, right, wrong))
 
     def _limits(self, suite: str) -> tuple[Array, Array]:
-        """Returns the chances, by setting, that a right answer turns wrong and a wrong one right."""
+        """Returns the probabilities, by setting, that a right answer turns wrong and that a wrong answer turns right."""
         if suite == "resolution":
             rungs = len(self.settings(suite))
             drops = self.curve * (1.0 - np.arange(rungs) / max(rungs - 1, 1)) ** 2
@@ -332,7 +332,7 @@ class Profile:
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
     def _views(self, clean: NDArray[np.bool_], rng: Draws) -> dict[str, Any]:
-        """Returns, as fields of a table, the answers to every patch of each grid and to as many attempts, the first one clean."""
+        """Returns table fields with the answers to every patch of each grid and to as many attempts, the first one clean."""
         about, n = self.views, len(clean)
         knows = (self.clean - self.guess) / (1.0 - self.guess) if about.knows is None else about.knows
         knows = min(max(knows, 0.0), self.clean)
@@ -365,7 +365,7 @@ class Profile:
         return table_of_answers(baseline_by_setting=earlier, **fields)
 
 
-# What all models have in common: how a table is made of drawn answers.
+# Common to all models: making a table from drawn answers.
 
 
 def table_of_answers(**fields: Any) -> ScoreTable:
@@ -406,7 +406,7 @@ def with_letters(table: ScoreTable, guess: float, rng: np.random.Generator) -> S
 
 
 def beside_scores(metric: str) -> str:
-    """Returns what the name of a table ends with that a metric reads, where scores alone do not give it."""
+    """Returns the suffix of a metric's table if scores alone do not give the metric, or else an empty string."""
     if metric in OF_FLAGS:
         return f"{BESIDE}{metric}"
     of_letters = metric in metrics.names() and CONFIDENCE & {*metrics.get(metric).needs}
@@ -414,13 +414,13 @@ def beside_scores(metric: str) -> str:
 
 
 def _calibrated(scores: Array, mean: float, rng: np.random.Generator) -> Array:
-    """Returns probabilities of chosen letters, given which are right: of those with probability p, a share p is right."""
+    """Returns calibrated probabilities of chosen letters, given which are right: with probability p, a share p is right."""
     right = _SURENESS * min(max(mean, 0.01), 0.99)
     return rng.beta(right + scores, _SURENESS - right + 1.0 - scores)
 
 
 def not_drawn(metric: str) -> str:
-    """Returns why scores that are drawn do not give a metric, or an empty string."""
+    """Returns why drawn scores do not give a metric, or an empty string."""
     if metric in _NOT_DRAWN:
         return _NOT_DRAWN[metric]
     if metric.endswith(MACRO):
@@ -436,7 +436,7 @@ def not_drawn(metric: str) -> str:
 
 
 def _categories(labels: NDArray[np.str_], groups: NDArray[np.intp]) -> list[str] | None:
-    """Returns the category of each question: its label, or one of equally large ones; None where too few for two that count."""
+    """Returns the category of each question: its label, or one of equal size; None if there are too few for two categories."""
     if labels.any():
         return large_only(labels.tolist(), groups.tolist())
     count = min(CATEGORIES, len(set(groups.tolist())) // LEAST_PICTURES)
@@ -444,12 +444,12 @@ def _categories(labels: NDArray[np.str_], groups: NDArray[np.intp]) -> list[str]
 
 
 def _commonest(letters: NDArray[np.int64]) -> Array:
-    """Returns on which questions the letter is right that is right most often."""
+    """Returns the questions for which the most common right letter is right."""
     return np.asarray(letters == np.bincount(letters, minlength=1).argmax(), float)
 
 
 def _earlier_scores(scores: Array, churn: float, lost: float, rng: Draws) -> Array:
-    """Returns the answers of an earlier model, better by ``lost``; a share ``churn`` differs beside that, half of it each way."""
+    """Returns the answers of an earlier model, better by ``lost``; another share ``churn`` differs, half of it each way."""
     if not churn and not lost:
         return scores
     right = float(scores.mean())

@@ -1,7 +1,7 @@
-"""Published profiles: models of the papers whose true behaviour is told from what is published of them.
+"""Published profiles: models of the papers, with true behaviour derived from the published numbers.
 
-``published.yaml`` holds what VLM-RobustBench publishes of nine models on MMBench and MMMU-Pro. It publishes no drop of each
-setting, no answers of each sample and no intervals. What is published, and what is assumed to get from it to answers:
+``published.yaml`` holds the published numbers of VLM-RobustBench for nine models on MMBench and MMMU-Pro. It has no drop of each
+setting, no answers of each sample and no intervals. The published numbers, and the assumptions to get from them to answers:
 
 *Published*: clean accuracy, visual gain, mean drop (mean relative corruption error times visual gain, Table 3), the five largest
 drops at each of three levels with their names (Tables 13, 14), the drops of the seven binary settings as a mean over the models
@@ -10,14 +10,14 @@ drops at each of three levels with their names (Tables 13, 14), the drops of the
 
 *Assumed*:
 
-- Settings that no table names fill the tiers evenly, spread so that the mean drop is the published one. Which of them has which
-  drop is told from how often other models list it; ``jpeg_compression`` has the drops next to its published 0.3 pp.
-- Published drops are measured ones, and noise spreads them: the largest is too large, and settings that cost nothing appear on
-  both sides of zero. The drops that are taken as true are those whose *expected sorted* measurements, at the published number of
+- Settings that no table names fill the tiers evenly, spread so that the mean drop is the published one. Their drops are assigned
+  by how often other models list them; ``jpeg_compression`` has the drops next to its published 0.3 pp.
+- Published drops are measurements, and noise spreads them: the largest is too large, and settings that cost nothing appear on
+  both sides of zero. The drops that are assumed true are those whose *expected sorted* measurements, at the published number of
   samples, are the published drops, level by level (a deconvolution of order statistics). Binary drops, means over nine models,
-  are taken as they are.
+  are used directly.
 - Helpful flips are the model's mean (Table 23) times the level's share (Table 22); harmful ones are those plus the drop. Table 23
-  implies a larger mean drop than Table 3, so that mean harmful flips come out 0.1 to 0.4 pp below Table 23.
+  implies a larger mean drop than Table 3, so mean harmful flips are 0.1 to 0.4 pp below Table 23.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 TYPICAL = Views(anew=0.4)
-"""As PCRI Table 5 publishes it. Over 17 models and five multiple-choice benchmarks (without ScienceQA, whose sign is in doubt)
-the mean index is -0.153 at 2 x 2 and -0.238 at 3 x 3, and between these grids only luck is taken to grow. A sample that is not
+"""As published in PCRI Table 5. Over 17 models and five multiple-choice benchmarks (without ScienceQA, whose sign is in doubt)
+the mean index is -0.153 at 2 x 2 and -0.238 at 3 x 3, and only luck is assumed to grow between these grids. A sample that is not
 known is right by a guess in .25 of whole images, and in 1 - .75^4 = .68 and 1 - .75^9 = .92 of the best patches: the luck of
-2 x 2 is (.68 - .25) / (.92 - .68) = 1.80 times that growth, -0.153. That is the whole index, so that the rest of the image
-neither helps nor distracts. Where 60 % are right, which is assumed, 53 % are not known, and .6 * .085 / (.241 * .53) = 40 % of
+2 x 2 is (.68 - .25) / (.92 - .68) = 1.80 times that growth, -0.153. That is the whole index, so the rest of the image
+neither helps nor distracts. If 60 % are right, as assumed, 53 % are not known, and .6 * .085 / (.241 * .53) = 40 % of
 these are guessed anew."""
 VIEWS = {
     "neutral-independent": Views(knows=0.0),
@@ -57,11 +57,11 @@ VIEWS = {
     "needs-context": Views(needs=0.21, anew=0.4),
     "distracted": Views(knows=0.6, finds=0.875),
 }
-"""Models whose need of context is known, otherwise typical: right in every view by an own coin; one that guesses anew in every
-view what it does not know; one that says the same in all; one that guesses anew for patches alone; one that needs the whole as
+"""Typical models except for a known need of context: right by an independent coin in every view; one that guesses anew in every
+view what it does not know; one that gives one guess in all; one that guesses anew only for patches; one that needs the whole as
 often as on ChartQA (PCRI Table 7, 2 x 2, mean of 19 models: 0.21); and one that knows 60 % from the whole, 95 % from a patch."""
 HIDDEN = 0.03
-"""The share of questions that are one kind: a subject of MMMU-Pro is one of 30."""
+"""The share of questions of one kind: a subject of MMMU-Pro is one of 30."""
 _LEVELS = ("low", "mid", "high")
 _HARMLESS = "jpeg_compression"
 _HARMLESS_DROP = 0.3
@@ -70,7 +70,7 @@ _DRAWS = 400
 
 
 def published_profiles(benchmark: str = "") -> dict[str, Profile]:
-    """Returns the published profiles by name, such as ``MMBench/Qwen3-VL-8B``; of one benchmark, or of both."""
+    """Returns the published profiles by name, such as ``MMBench/Qwen3-VL-8B``, for one benchmark or both."""
     return {
         f"{name}/{model}": _profile(name, model)
         for name, about in _load_published().items()
@@ -100,7 +100,7 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
 
 
 def hidden_loss(dataset: str = "MMBench", share: float = HIDDEN) -> Profile:
-    """Returns a model that loses nothing but one kind of question, which it answers wrong under every setting."""
+    """Returns a model that loses only one kind of question, which it answers wrong under every setting."""
     return replace(nothing_lost(dataset), name="hidden-loss", always_lost=share)
 
 
@@ -127,9 +127,9 @@ def typical(dataset: str = "MMBench") -> Profile:
 
 
 def context_profile(name: str, dataset: str = "MMBench") -> Profile:
-    """Returns the typical model with the need of context that :data:`VIEWS` has under a name.
+    """Returns the typical model with a need of context from :data:`VIEWS`, by name.
 
-    The distracted one is right on 60 % of the images, so that patches can do better, and as often as a guess without them.
+    The distracted model is right on 60 % of the images, so that patches can do better, and at the guess rate without them.
     """
     profile = replace(typical(dataset), name=name, views=VIEWS[name])
     knows = VIEWS[name].knows
@@ -137,13 +137,13 @@ def context_profile(name: str, dataset: str = "MMBench") -> Profile:
 
 
 def benchmark_of(dataset: str) -> str:
-    """Returns the benchmark whose models a dataset is compared with: that which its name holds, else MMBench."""
+    """Returns the benchmark whose models a dataset is compared with: the one in its name, or else MMBench."""
     plain = dataset.lower().replace("-", "").replace("_", "")
     return next((name for name in _load_published() if name.lower().replace("-", "") in plain), "MMBench")
 
 
 def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profile:
-    """Returns a published profile by its name, or by the model's alone where ``dataset`` names the benchmark."""
+    """Returns a published profile by its name, or only by the model's name if ``dataset`` names the benchmark."""
     known = {key.lower(): key for key in published_profiles()}
     for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
         if candidate in known:
@@ -203,7 +203,7 @@ def _helpful(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, floa
 
 
 def _published_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
-    """Returns a drop for each setting that gives the published numbers, as a fraction."""
+    """Returns a drop for each setting, as a fraction, consistent with the published numbers."""
     listed = _listed_drops(about, own)
     slots = _tiers(about, own, listed)
     target = own["table_3"]["mrce"] * own["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
@@ -234,7 +234,7 @@ def _tier(drop: float) -> str:
 
 
 def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
-    """Returns, for each level, the interval of every drop that no table names, in percentage points, largest first."""
+    """Returns, for each level, the interval of every unnamed drop in percentage points, largest first."""
     count = len(perturbations.names("robustbench"))
     left = {
         tier: round(share * count / 100.0) - sum(_tier(drop) == tier for drop in listed.values())
@@ -269,9 +269,9 @@ def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str
 
 
 def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> dict[str, list[float]]:
-    """Returns a drop in each slot such that they add up to ``target``: evenly placed, then leaning to one end of their tiers.
+    """Returns drops, one per slot, that add up to ``target``: evenly placed, then moved towards one end of their tiers.
 
-    How far below zero the "positive" tier reaches is not published: as far as the sum asks for, from 0.2 to 4 pp.
+    How far the "positive" tier reaches below zero is not published: as far as the sum requires, from 0.2 to 4 pp.
     """
 
     def place_drops(lean: float, depth: float) -> dict[str, list[float]]:
@@ -294,7 +294,7 @@ def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> di
 
 
 def _find_root(function: Any, low: float, high: float) -> float:
-    """Returns where a falling function is nearest to zero."""
+    """Returns the argument at which a falling function is nearest to zero."""
     for _ in range(50):
         middle = (low + high) / 2.0
         low, high = (middle, high) if function(middle) > 0.0 else (low, middle)

@@ -1,4 +1,4 @@
-"""Models of an earlier run, taken as truth: answers are drawn from those that it gave."""
+"""Models of an earlier run, taken as the truth: answers are drawn from its recorded answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A model of an earlier run on one dataset, taken as truth: its source images are drawn again, with all that was scored."""
+    """A model of an earlier run on one dataset, taken as the truth: source images are resampled with all their scores."""
 
     name: str
     dataset: str
@@ -38,28 +38,28 @@ class Recorded:
     blind: Array
     chances: Array
     floors: Array
-    """What the same samples give without looking, shape (N,)."""
+    """Scores of the same samples without looking, shape (N,)."""
     groups: tuple[str, ...]
     by_suite: Mapping[str, Mapping[str, Array]]
     """Suite to setting to scores, shape (N,)."""
     patches: Mapping[str, Array]
     """Setting ``patches:n`` to the scores of every patch."""
     attempts: Array | None = None
-    """Scores of attempts at the whole image, shape (N, M); None where the run made none."""
+    """Scores of attempts at the whole image, shape (N, M); None if the run made none."""
     labels: tuple[str, ...] = ()
-    """The category of each sample, empty for none."""
+    """The category of each sample, empty if none."""
     floors_within: Array | None = None
-    """As ``floors``, of the samples of the same category alone."""
+    """As ``floors``, but within the category of the sample."""
     has_baseline: bool = False
 
     @property
     def samples(self) -> int:
-        """How many samples the run asked."""
+        """The number of samples in the run."""
         return len(self.clean)
 
     @property
     def datasets(self) -> dict[str, DatasetFacts]:
-        """Its dataset; what is measured beside scores is not drawn."""
+        """Its dataset; only scores are drawn."""
         return {self.dataset: DatasetFacts()}
 
     @property
@@ -86,7 +86,7 @@ class Recorded:
         return tuple(self.by_suite.get(suite, ()))
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
-        """Returns the scores of source images that are drawn with replacement until there are ``n`` samples."""
+        """Returns the scores of source images drawn with replacement until there are ``n`` samples."""
         _, codes = np.unique(np.asarray(self.groups), return_inverse=True)
         drawn, again = draw_groups(codes, n, rng)
         names = [str(group) for group in again.tolist()]
@@ -137,7 +137,7 @@ def _recorded_model(answers: StoredAnswers, cells: Iterable[Cell]) -> Recorded:
             family = family_and_level(setting)[0].rpartition("+")[2]
             suite = {"patches": "patches", "ladder": "resolution", "attempts": ""}.get(family, "corruptions")
             by_suite.setdefault(suite, {})[str(setting)] = result.values
-    by_suite.pop("", None)  # attempts have no test of their own
+    by_suite.pop("", None)  # attempts have no own test
     clean = results[CLEAN]
     tried = [result.attempts for setting, result in results.items() if setting.steps[-1].name == "attempts"]
     labels = [sample.category for sample in clean.samples]

@@ -1,7 +1,7 @@
-"""Sample size: which rules the samples of a run can hardly decide, before anything is inferred.
+"""Sample size: finds rules that the samples of a run can hardly decide, before any inference.
 
-Answers are drawn of a model that keeps a rule as plainly as can be, and judged as those of a real run (see :mod:`.power`). A rule
-that does not pass in a fifth of these simulated runs is too tight for so few samples, whatever the real model answers.
+Answers are drawn from a model that keeps a rule as clearly as possible, and judged as in a real run (see :mod:`.power`). A rule
+that does not pass in a fifth of these simulated runs is too tight for these few samples, whatever the real model answers.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 
 POWER = 0.8
-"""How likely a model that plainly keeps a rule should be to pass it in all of its tests."""
+"""The required probability that a model that clearly keeps a rule passes all of its tests."""
 _RUNS = 20
 _CLEARLY = 8
-"""So many runs that all pass are enough."""
+"""This number of runs is enough if all pass."""
 _SHOWN = 3
 """Number of simulated runs from which the end of an interval is reported."""
 _DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
-"""Up to how many samples a sufficient number is looked for, which takes time in proportion."""
+"""The largest number of samples tried in the search for a sufficient one; time grows in proportion."""
 _NAMES = 3
 _NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES, *CONFIDENCE}
 """Scores and labels that no simulated model has."""
 _WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
-"""Metrics over some of the samples are simulated over all of them: fewer decide less."""
+"""Metrics over some of the samples are simulated over all of them; fewer samples decide less."""
 _PEOPLE = ("a", "b")
 _MILD = "fog:low"
 ChangedSizes: TypeAlias = Callable[[MetricKey], "tuple[int, int] | None"]
@@ -58,12 +58,12 @@ _PASSES = frozenset({Outcome.PASS, Outcome.MEASURED, Outcome.WAIVED})
 
 
 class _Model(NamedTuple):
-    """A model that keeps rules plainly, and what sentences call it."""
+    """A model that clearly keeps rules, and its description in sentences."""
 
     called: str
     truth: profiles.Profile
     curve: float = 0.0
-    """Its drop at the smallest of its sizes."""
+    """Its drop at the smallest size."""
 
 
 @cache
@@ -86,9 +86,9 @@ class TooFew:
     rule: Rule
     samples: int
     shown: str
-    """What they show of a model that keeps the rule plainly."""
+    """What the samples show about a model that clearly keeps the rule."""
     enough: int | None
-    """From about how many samples on they would decide it; None where none of the numbers tried do."""
+    """The approximate number of samples that would decide it; None if no number tried is enough."""
     tried: int
     """The largest number of samples that was tried."""
     each: int = 1
@@ -114,12 +114,12 @@ class TooFew:
 
 @cache
 def images_needed(rule: Rule, each: int = 1) -> int | None:
-    """Returns how many source images a rule needs at least: fewer cannot pass it, even if not one answer changes.
+    """Returns the least number of source images for a rule: fewer cannot pass it, even if no answer changes.
 
-    Another image may lose all of its questions under all settings, and no answer about the others says that it does not.
+    Another image may lose all its questions under all settings, and no answer about the others rules this out.
 
     Returns:
-        The number; None where a rule is not about what changes, is not judged by an interval, or no number up to 8,000 passes.
+        The number; None if a rule is not about a change, is not judged by an interval, or no number up to 8,000 passes.
     """
     metric = _TAKEN_AS.get(rule.metric, rule.metric)
     known = not _unknown(rule) and rule.treatment.judge is JudgedBy.INTERVAL
@@ -144,7 +144,7 @@ def images_needed(rule: Rule, each: int = 1) -> int | None:
 
 
 def _unchanged_table(images: int, each: int) -> ScoreTable:
-    """Returns the scores of a model that is always right, also earlier, but for questions without their images."""
+    """Returns the scores of a model that is always right, also in the earlier run, except without the images."""
     from pytest_vlmrobust.metrics.table import ScoreTable
 
     right = np.ones(images * each)
@@ -164,17 +164,17 @@ def undecidable(
 ) -> list[TooFew]:
     """Returns the rules that the samples hardly decide, dataset by dataset, in the order of the policy.
 
-    Only rules count that judge intervals and keep a run from GO where these do not decide; of their tests, those that no waiver
+    Considers only rules that judge intervals and keep a run from GO if these do not decide, and only tests that no waiver
     covers.
 
     Args:
         policy: the policy of one model.
-        tests: what is planned for that model.
+        tests: the tests planned for that model.
         sizes: dataset to its number of independent samples; others are left out.
-        today: what waivers are dated against.
-        questions: dataset to its number of questions, where several are asked about one image. At best their answers are
+        today: the date at which waivers are evaluated.
+        questions: dataset to its number of questions, if several are asked about one image. At best their answers are
             independent.
-        changed: gives the images and questions of a test whose settings change a part of the questions, which it is about.
+        changed: returns the numbers of images and questions of a test whose settings change only a part of the questions.
     """
     waivers = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
     planned: dict[str, set[MetricKey]] = {}
@@ -214,7 +214,7 @@ def rules_without_sample_size(policy: Policy) -> list[Rule]:
 
 
 def sentences(too_few: Iterable[TooFew]) -> list[tuple[str, str]]:
-    """Returns for each rule its place and a sentence with the names of its datasets and what the smallest dataset shows."""
+    """Returns for each rule its source and a sentence with the names of its datasets and what the smallest dataset shows."""
     by_rule: dict[tuple[str, str], list[TooFew]] = {}
     for entry in too_few:
         by_rule.setdefault((entry.rule.source, entry.rule.id), []).append(entry)
@@ -236,13 +236,13 @@ def sample_warnings(
     today: date,
     changed: ChangedSizes = lambda _test: None,
 ) -> list[str]:
-    """Returns, a sentence for each, the rules that the samples of a run hardly decide, with the models that they are about."""
+    """Returns a sentence for each rule that the samples of a run hardly decide, with its models."""
     pictures = {dataset: count for dataset, (count, _) in sizes.items()}
     questions = {dataset: count for dataset, (_, count) in sizes.items()}
     models: dict[str, list[str]] = {}
     for name, tests in planned.items():
         if name not in policies:
-            continue  # a family of models: what they have in common is not simulated
+            continue  # a family of models: their dependence is not simulated
         few = undecidable(policies[name], tests, pictures, today=today, questions=questions, changed=changed)
         for _, sentence in sentences(few):
             models.setdefault(sentence, []).append(name)
@@ -256,7 +256,7 @@ def _is_decided_by_samples(rule: Rule) -> bool:
 
 
 def _unknown(rule: Rule) -> bool:
-    """Whether nobody knows what a model that keeps a rule answers: a category, what is not drawn, a metric of the user."""
+    """Whether answers that keep a rule are unknown: it is about a category, undrawn answers or a user's metric."""
     metric = _TAKEN_AS.get(rule.metric, rule.metric)
     if rule.where.category or metric not in metrics.names():
         return True
@@ -278,7 +278,7 @@ def _plain(item: Rule | MetricKey) -> Rule | MetricKey:
 
 
 def _positions(dataset: str) -> int:
-    """Returns at how many places a target may be."""
+    """Returns the number of possible positions of a target."""
     return GRIDS.get(dataset.rpartition(".")[2], 2) ** 2
 
 
@@ -287,7 +287,7 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
     """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
     plan = _Plan({rule.id: pair for pair in asked for rule in pair[:1]}, settings, positions, each)
     left: Iterable[str] = plan.asked
-    if n > _MOST_SAMPLES:  # what these decide, more do
+    if n > _MOST_SAMPLES:  # if these decide a rule, more samples do too
         left = plan.undecided_rules(_MOST_SAMPLES, left)
     first = left = plan.too_few(n, left)
     enough = dict.fromkeys(left, 0)
@@ -304,7 +304,7 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What a run asks about one dataset."""
+    """The tests of a run on one dataset."""
 
     asked: Mapping[str, _Asked]
     """Rule id to the rule and its tests."""
@@ -314,7 +314,7 @@ class _Plan:
     """Questions about each image."""
 
     def undecided_rules(self, n: int, names: Iterable[str]) -> list[str]:
-        """Returns the rules among ``names`` that pass too seldom, for every model that may keep them."""
+        """Returns the rules among ``names`` that pass too rarely, for every model that may keep them."""
         return list(self._not_kept(n, names))
 
     def too_few(self, n: int, names: Iterable[str]) -> list[str]:
@@ -322,7 +322,7 @@ class _Plan:
         return [name for name, outcomes in self._not_kept(n, names).items() if not _breaks(outcomes)]
 
     def _not_kept(self, n: int, names: Iterable[str]) -> dict[str, list[Outcome]]:
-        """Returns the outcomes of rules that too seldom pass: of the first model that does not break them, or the last."""
+        """Returns the outcomes of rules that pass too rarely, for the first model that does not break them, or the last."""
         left: dict[str, list[Outcome]] = {name: [] for name in names}
         for place, model in enumerate(_models()):
             tried = [name for name, seen in left.items() if place == 0 or self._lies_beyond(name) or _breaks(seen)]
@@ -351,7 +351,7 @@ class _Plan:
         return outcomes
 
     def what_samples_show(self, n: int, name: str) -> str:
-        """Returns what ``n`` samples show of a model that keeps a rule plainly."""
+        """Returns what ``n`` samples show about a model that clearly keeps a rule."""
         rule = self.asked[name][0]
         model = _models()[-1 if metrics.get(rule.metric).unchanged is None else 0]
         simulated = self._simulation([name], model)
@@ -398,7 +398,7 @@ class _Plan:
         return {name: self.table(n, name, model, np.random.default_rng([run, n, *name.encode()])) for name in names}
 
     def table(self, n: int, table_name: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
-        """Returns the scores of one table, with labels of places and people that say nothing about them."""
+        """Returns the scores of one table, with position and group labels that are unrelated to the scores."""
         if self.each > 1:
             table = replace(self, each=1).table(n * self.each, table_name, model, rng)
             return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
@@ -408,7 +408,7 @@ class _Plan:
         rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if table_name == RESOLUTION else []
         drops = dict.fromkeys(names, 0.0)
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
-        if table_name not in ("", RESOLUTION):  # the Observatory: without its images nothing is known
+        if table_name not in ("", RESOLUTION):  # the Observatory: without images the model only guesses
             model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
         table = _draw_table(n, drops, model, rng)
         places = [str(place) for place in np.arange(n) % self.positions]
@@ -437,12 +437,12 @@ def _breaks(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _passes(outcomes: Sequence[Outcome]) -> bool:
-    """Whether a rule passes in enough of the runs that were needed to tell."""
+    """Whether a rule passes in enough of the simulated runs."""
     return sum(outcome in _PASSES for outcome in outcomes) >= POWER * len(outcomes)
 
 
 def _is_clear(outcomes: Sequence[Outcome]) -> bool:
-    """Whether no further runs are needed to tell whether a rule passes in enough of them."""
+    """Whether no further runs are needed to decide whether a rule passes in enough of them."""
     passes = sum(outcome in _PASSES for outcome in outcomes)
     return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
 
@@ -457,7 +457,7 @@ def _draw_table(n: int, drops: Mapping[str, float], model: _Model, rng: np.rando
 
 
 def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
-    """Returns answers to patches, and to as many whole images, that differ by luck alone."""
+    """Returns answers to patches, and to as many whole images, that differ only by luck."""
     count = int(setting.partition(":")[2]) ** 2
     table = _draw_table(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
     views = table.matrix()

@@ -1,4 +1,4 @@
-"""Shift: models of which one metric has a given value."""
+"""Shift: models for which one metric has a given value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .profiles import Profile, Views
 from .simulation import values
 
 _OPEN = 0.6
-"""Accuracy of a model that patches distract: of one that is right on more, too little is left for them to do better."""
+"""Accuracy of a model that context distracts: with a higher one, too little is left for patches to do better."""
 _POPULATION = 4_000
 _STEPS = 26
 
@@ -73,18 +73,18 @@ _MOVES: dict[str, tuple[_Move, float, float]] = {
     "drop_increase": (_set_lost, 0.0, 0.5),
     "pcri_matched": (_distract, 0.0, 1.0),
 }
-"""How a profile is moved until a metric has a value, and between which ends. Any other metric of perturbed answers moves with the
+"""How a profile is moved until a metric has a value, and the range. Any other metric of perturbed answers moves with the
 factor of all drops."""
 _FACTOR: tuple[_Move, float, float] = (_scale_drops, 0.0, 40.0)
 
 
 def _suite(metric: str) -> str:
-    """Returns from the answers of which suite a metric is simulated."""
+    """Returns the suite whose answers a metric is simulated from."""
     return "patches" if metrics.get(metric).suite == "patches" else "corruptions"
 
 
 def shift(profile: Profile, metric: str, value: float) -> Profile:
-    """Returns the profile with the true value of one metric moved to ``value``; of a cell, that of its worst setting."""
+    """Returns the profile with the true value of one metric moved to ``value``; for a cell metric, that of its worst setting."""
     about = metrics.get(metric)
     move, low, high = _MOVES.get(metric, _FACTOR)
     if metric not in _MOVES and about.suite not in ("", "corruptions"):

@@ -1,8 +1,8 @@
-"""Power: how likely a policy says GO, NO-GO or INCONCLUSIVE of a model whose true behaviour is known.
+"""Power: how likely a policy decides GO, NO-GO or INCONCLUSIVE for a model whose true behaviour is known.
 
-Answers are drawn from a :class:`~.profiles.ModelProfile`, metrics are estimated and judged by the code of a real run
+Answers are drawn from a :class:`~.profiles.ModelProfile`, metrics are estimated and judged with the code of a real run
 (``metrics.estimate``, the policy with its risk shared by all planned tests, ``core.decision.decide``), and decisions are counted.
-Inference never fails and every answer can be read; waivers hold as on the day of the simulation.
+Inference never fails and every answer can be parsed; waivers apply as on the day of the simulation.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 SIMULATED = ("corruptions", "patches", "resolution", *QUESTIONS, OBSERVATORY)
 """Suites whose answers can be drawn: of questions, or of the Observatory's tasks."""
 DECIDED = 0.8
-"""The share of runs that should end GO or NO-GO."""
+"""Required share of runs that end GO or NO-GO."""
 _MOST_SAMPLES = 30_000
 _WORST_FIRST = (*(outcome for outcome in WORST_FIRST if outcome is not Outcome.PASS), Outcome.PASS)
-"""What counts of the tests of one rule: a warning of one of them is said although all others pass."""
+"""Which outcome of a rule's tests counts: a warning of one test is reported although all others pass."""
 _LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
     "accuracy_drop": lambda table, names: table.clean[:, None] - _now(table, names),
     "baseline_drop": lambda table, names: _earlier(table, names) - _now(table, names),
@@ -61,23 +61,23 @@ _LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
     ),
     "harmful_flip_rate": lambda table, names: (table.clean[:, None] - _now(table, names)).clip(min=0.0),
 }
-"""Metrics of a cell that are the mean of one difference of each sample: these differences, shape (N, m)."""
+"""For metrics of a cell that are a mean of per-sample differences: these differences, shape (N, m)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What of a policy is simulated: the tests of each blocking rule, and why others have none."""
+    """The simulated part of a policy: the tests of each blocking rule, and why other rules have none."""
 
     policy: Policy
     """With its risk shared by the tests of the run."""
     tests: Mapping[str, tuple[tuple[str, MetricKey], ...]]
-    """Rule id to (table, test): see :meth:`~.profiles.ModelProfile.draw` for what tables are called."""
+    """Rule id to (table, test); see :meth:`~.profiles.ModelProfile.draw` for the names of tables."""
     left_out: Mapping[str, str]
-    """Rule id, or suite, to why it is not simulated. What is found holds given that these are kept."""
+    """Rule id, or suite, to why it is not simulated. Results assume that these are kept."""
     idle: Mapping[str, str]
-    """Rule id to why it has no say: it warns, or is about other data."""
+    """Rule id to why it does not count: it only warns, or is about other data."""
     shortfalls: tuple[str, ...] = ()
-    """Why such a run is never GO, whatever is measured."""
+    """Why such a run is never GO, regardless of its measurements."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -87,14 +87,14 @@ class Planned:
 
     @property
     def given(self) -> str:
-        """What shares of decisions are given, such as ``given that context-helps is kept``; empty where all is simulated."""
+        """The assumption behind shares of decisions, such as ``given that context-helps is kept``; empty if all is simulated."""
         left = [name for name in self.left_out if name not in SIMULATED] or list(self.left_out)
         return f"given that {', '.join(left)} {'is' if len(left) == 1 else 'are'} kept" if left else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """How often a policy ended how, over simulated runs with ``n`` samples each."""
+    """Shares of the decisions of a policy over simulated runs with ``n`` samples each."""
 
     profile: str
     n: int
@@ -107,7 +107,7 @@ class Power:
     """Rule id to the share of runs in which it alone kept the run from GO."""
 
     def share(self, decision: Decision) -> float:
-        """Returns the share of runs that ended so."""
+        """Returns the share of runs that ended with this decision."""
         return self.decisions.get(decision, 0.0)
 
     @property
@@ -121,7 +121,7 @@ class Power:
         return math.sqrt(share * (1.0 - share) / self.runs)
 
     def of_models(self, models: int) -> Power:
-        """Returns the power of a run about several such models, which are taken as independent: all have to be GO."""
+        """Returns the power of a run with several such models, assumed independent: all must be GO."""
         go = self.share(Decision.GO) ** models
         no_go = 1.0 - (1.0 - self.share(Decision.NO_GO)) ** models
         several = {Decision.GO: go, Decision.NO_GO: no_go, Decision.INCONCLUSIVE: max(1.0 - go - no_go, 0.0)}
@@ -129,7 +129,7 @@ class Power:
 
 
 def plan(policy: Policy, truth: ModelProfile) -> Planned:
-    """Returns what a simulated run of the suites that a policy asks for judges; of ``corruptions`` where it asks for none."""
+    """Returns the tests of a simulated run of the suites that a policy requires; of ``corruptions`` if it requires none."""
     asked = policy.coverage.suites or SIMULATED[:1]
     answered = [suite for suite in asked if truth.settings(suite)]
     every = {test: table for suite in answered for test, table in _tests(suite, truth, policy).items()}
@@ -175,7 +175,7 @@ def _why_unanswered(suite: str) -> str:
 
 
 def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, str]:
-    """Returns the tests of a run of one suite, with the table that each is judged from."""
+    """Returns the tests of a run of one suite, each with its table."""
     table_of: dict[MetricKey, str] = {}
     whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
     for dataset, asked in truth.datasets.items():
@@ -197,7 +197,7 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
 
 
 def _is_summary(metric: str, truth: ModelProfile) -> bool:
-    """Whether a run of one model has a test of a metric over several settings: one of a family, or of a twin, it has not."""
+    """Whether a run of one model has a test of a metric over several settings; it has none of a family or of a twin."""
     plain = metric.removesuffix(MACRO)
     if plain not in metrics.names(scope="sweep") or needs_twin(plain):
         return False
@@ -205,7 +205,7 @@ def _is_summary(metric: str, truth: ModelProfile) -> bool:
 
 
 def _by_category(test: MetricKey, suite: str) -> bool:
-    """Whether a run judges a metric by category too: metrics of cells from their scores, and those of curves over sizes."""
+    """Whether a run judges a metric by category too: cell metrics from their scores, and metrics of curves over sizes."""
     if test.metric not in metrics.names():
         return False
     about = metrics.get(test.metric)
@@ -214,17 +214,17 @@ def _by_category(test: MetricKey, suite: str) -> bool:
 
 @dataclass(eq=False)
 class Simulation:
-    """Draws runs of one truth and judges them by one policy."""
+    """Draws runs of one true model and judges them by one policy."""
 
     policy: Policy
     truth: ModelProfile
     today: date
     chosen: Planned | None = None
-    """What is simulated; all that the policy asks for where it is ``None``."""
+    """The simulated part; ``None`` for everything that the policy requires."""
 
     @cached_property
     def planned(self) -> Planned:
-        """What is simulated."""
+        """The simulated part of the policy."""
         return self.chosen or plan(self.policy, self.truth)
 
     def run(self, n: int, runs: int, rng: np.random.Generator, progress: Callable[[int], None] = lambda _: None) -> Power:
@@ -251,7 +251,7 @@ class Simulation:
         )
 
     def outcomes(self, tables: Mapping[str, ScoreTable]) -> dict[str, Outcome]:
-        """Returns what each rule concludes of drawn scores: the worst of its tests."""
+        """Returns the outcome of each rule on drawn scores: the worst of its tests."""
         rules = {rule.id: rule for rule in self.planned.policy.rules}
         known: dict[tuple[object, ...], Estimate] = {}
         return {
@@ -319,9 +319,9 @@ class Simulation:
         most: int = _MOST_SAMPLES,
         progress: Callable[[str], None] = lambda _: None,
     ) -> tuple[int, int | None]:
-        """Returns between which sizes 80 % of runs are decided: ``(too few, enough)``; None for more than ``most``.
+        """Returns the sizes between which 80 % of runs become decided, ``(too few, enough)``; None for more than ``most``.
 
-        By doubling from ``n``, or halving, then by two steps between; each size has ``runs`` runs, so that the ends are rough.
+        Doubles or halves ``n``, then takes two steps between; each size has ``runs`` runs, so the ends are rough.
         """
 
         def enough(size: int) -> bool:
@@ -370,24 +370,24 @@ def _without_note(metric: str, *, point: bool) -> metrics.Metric:
 
 
 class _PValues(NamedTuple):
-    """How surely each test of a rule breaks its upper bound, and keeps it; shape (m,) each. Only their order counts."""
+    """How surely each test of a rule breaks or keeps its upper bound; shape (m,) each. Only the order matters."""
 
     above: Array
-    """Small ones break it."""
+    """Small values break it."""
     below: Array
-    """Small ones keep it."""
+    """Small values keep it."""
 
 
 def _decisive_tests(
     rule: Rule, tests: Sequence[tuple[str, MetricKey]], tables: Mapping[str, ScoreTable]
 ) -> Iterator[tuple[str, MetricKey]]:
-    """Yields the tests that can decide a rule: of each suite the furthest from PASS, and the nearest to FAIL.
+    """Yields the tests that can decide a rule: of each suite the one furthest from PASS and the one nearest to FAIL.
 
-    All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
-    settings, put them in order.
+    All tests of a rule are judged at the same risk, so the p-values at its bound, computed in one pass over all
+    settings, give their order.
     """
     for suite in dict.fromkeys(suite for suite, _ in tests):
-        if not tables[suite].samples:  # a category of which nothing was drawn, as in a run that asks nothing of it
+        if not tables[suite].samples:  # a category without drawn samples, as in a run without questions of it
             continue
         own = [test for where, test in tests if where == suite]
         point = rule.treatment.judge is JudgedBy.POINT
@@ -397,9 +397,9 @@ def _decisive_tests(
 
 
 def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
-    """Returns the p-values of tests of 0/1 scores at the upper bound of a rule, for a metric that has them; otherwise None.
+    """Returns the p-values of tests of 0/1 scores at the upper bound of a rule, or None if the metric has none.
 
-    Metrics of confidence are put in order by their values: their intervals cost too much to compute for every setting.
+    Metrics of confidence are ordered by their values, because their intervals are too expensive for every setting.
     """
     if beside_scores(rule.metric).endswith(CONFIDENT) and not math.isfinite(rule.bound.low):
         found = np.array([values(rule.metric, table, setting) for setting in settings])
@@ -417,7 +417,7 @@ def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValue
 
 
 def _of_gain_shares(lost: Array, gained: Array, bound: float, clusters: Clusters) -> _PValues:
-    """Returns the p-values of shares of the visual gain; in clusters, the means in standard errors stand for them."""
+    """Returns the p-values of shares of the visual gain; for clusters, means in standard errors instead."""
     if clusters.independent:
         return _PValues(*ratio_p_values(lost, gained, bound))
     contrasts = lost - bound * gained[:, None]
@@ -430,7 +430,7 @@ def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None
     if not -1.0 < bound < 1.0:
         return None
     if rule.metric in ("harmful_flip_rate", "baseline_flip_rate"):
-        more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
+        more = losses.sum(axis=0)  # for a proportion of independent samples, the count alone gives the order
         return _PValues(-more, more) if clusters.independent else None
     of = BoundedMeanTest.of_increases if rule.metric == "drop_increase" else TangoTest.of
     test: BoundTest = of(losses, clusters)
@@ -450,7 +450,7 @@ def _earlier(table: ScoreTable, names: Sequence[str]) -> Array:
 
 
 def values(metric: str, table: ScoreTable, setting: str) -> float:
-    """Returns the value of a metric on a table, NaN where it is undefined; ``setting`` counts for metrics of a cell."""
+    """Returns the value of a metric on a table, NaN if undefined; ``setting`` is used for metrics of a cell."""
     about = metrics.get(metric)
     key = setting if about.scope == "cell" else None
     value = about.function(*(table.argument(need, key) for need in about.needs))

@@ -1,4 +1,4 @@
-"""Answers: what judging reads them from: the evaluator of a run, or the evidence of a run that is over."""
+"""Answers: the source of answers for judging, which is the evaluator of a run or the evidence of a finished run."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from .results import CellResult
 
 
 class Thumbnails(Protocol):
-    """Where the images of examples come from."""
+    """The source of images for examples."""
 
     def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
-        """Returns the file of each image of a view; empty names where there is no thumbnail, nothing where there are none."""
+        """Returns the file of each image of a view; empty names without a thumbnail, empty without images."""
         ...
 
 
 class Questions(Protocol):
-    """What a run asks of its datasets."""
+    """The samples of a run's datasets."""
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset that the run asks about; the same object each time."""
         ...
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the digests of their images by sample id; images that were not shown unchanged are missing.
+        """Returns the digests of clean images by sample id; images that were never shown clean are missing.
 
-        The same object each time, once none is missing.
+        The same object each time once it is complete.
         """
         ...
 
 
 class Answers(Questions, Protocol):
-    """The answers and scores of cells, and what is known about the models and datasets that they are about."""
+    """The answers and scores of cells, and the facts about their models and datasets."""
 
     @property
     def models(self) -> Mapping[str, ModelRef]:
@@ -51,7 +51,7 @@ class Answers(Questions, Protocol):
 
     @property
     def album(self) -> Thumbnails:
-        """Where thumbnails come from."""
+        """The source of thumbnails."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class Answers(Questions, Protocol):
         ...
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the answers and scores of a cell: to the samples at these places of the dataset, or to all."""
+        """Returns the answers and scores of a cell, for the samples at these positions of the dataset or for all."""
         ...
 
 
@@ -93,12 +93,12 @@ class PartOfAnswers:
 
     @property
     def models(self) -> Mapping[str, ModelRef]:
-        """The models by the name that stands in cells."""
+        """The models by their name in cells."""
         return self.whole.models
 
     @property
     def album(self) -> Thumbnails:
-        """Where thumbnails come from."""
+        """The source of thumbnails."""
         return self.whole.album
 
     @property

@@ -1,8 +1,8 @@
-"""Asking: the engine that keeps a model busy from one queue of questions in the order of the plan.
+"""Asking: the engine that keeps a model busy from a single queue of questions in plan order.
 
-What somebody waits for goes first; behind it wait the questions that are expected next, across cells. Threads make their views
-and prepare their requests ahead of the model. Whoever waits for an answer hands batches to the backend itself; where that has
-more lanes than one, a thread for each other lane does so at the same time. A batch is stored before its answers are handed out.
+Questions that a test waits for go first, then the questions expected next, across cells. Threads make their views
+and prepare their requests ahead of the model. The waiting thread passes batches to the backend itself; if the backend has
+several lanes, a thread for each other lane does the same. A batch is stored before its answers are returned.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from .queue import Limits, PendingQuery, Query, Queue
 from .views import View, ViewMaker
 
 _BATCHES_AHEAD = 8
-"""How many batches of questions are expected at a time, for each lane."""
+"""Batches of expected questions per lane."""
 _RECENT_VIEWS, _RECENT_BYTES = 32, 16 * 2**20
-"""Views that are kept for questions about the same pixels."""
+"""Views kept for questions about the same pixels."""
 _BYTES_IN_WORK = 128 * 2**20
-"""Pixels that may be worked on at the same time, or those of one question however many: to decode and to perturb them takes
-several times as much memory. What was never looked at counts as the largest images by now."""
+"""Bytes of pixels in work at the same time, although a single question may have more: decoding and perturbing takes
+several times as much memory. Unknown images count as the largest images so far."""
 _POLL_SECONDS = 0.2
 _SWITCH_SECONDS = 0.0005
-"""How long one thread of Python may keep others waiting: with the usual 5 ms, threads that prepare an image in tenths of a
-millisecond wait for lanes that call one short operation after the other, and then lanes for them."""
+"""The thread switch interval of Python: with the default of 5 ms, threads that prepare an image in tenths of a
+millisecond and lanes with many short operations would wait for each other."""
 
 
 class Engine:
-    """Gets answers: from the store, from another process that is at it, or from the model.
+    """Gets answers from the store, from another process working on them, or from the model.
 
-    With a backend whose answers depend on their batch by no more than the rounding of float32, batches are filled across cells
-    with questions of like length. With any other, a batch holds questions of one pull, or of one :class:`CellRequest`, in their
-    order: what it holds follows from the plan and from what the store lacks.
+    If answers depend on their batch only by float32 rounding, batches are filled across cells
+    with questions of similar length. Otherwise a batch holds questions of one pull, or of one :class:`CellRequest`, in their
+    order, so that its content follows from the plan and the store.
     """
 
     def __init__(
@@ -70,33 +70,33 @@ class Engine:
         self._queue = Queue()
         self._leases = Renewal(store, owner)
         self._fresh: dict[str, float] = {}
-        """Keys of answers that a model gave and nobody has counted yet, and the seconds that each took."""
+        """Keys and seconds of new answers that are not counted yet."""
         self._made: dict[str, tuple[str, ...]] = {}
-        """The digests of views that were made since the last batch, by recipe."""
+        """The digests of views made since the last batch, by recipe."""
         self._noted: dict[str, tuple[str, ...]] = {}
-        """Likewise what could not be done to their images."""
+        """The notes about images of these views, by recipe."""
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
         self._backend: Guard | None = None
         self._limits = Limits(1, 1, mixes=False)
-        """How batches are made now: a backend may find out what size suits it, and how many lanes its servers bear."""
+        """The current batching: a backend may adapt its batch size and lanes."""
         self._computing = self._preparing = 0
         self._in_work = 0
         """How many bytes of pixels are worked on."""
         self._sizes: dict[tuple[str, str], int] = {}
-        """How many the images of a sample had at most by now, by dataset and sample."""
+        """The most bytes of a sample's images so far, by dataset and sample."""
         self._largest = 0
         self._refused = False
-        """Whether a question waits for its turn because it did not fit beside others."""
+        """Whether a question waits because it did not fit in memory."""
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
         self._switched = sys.getswitchinterval()
-        """The interval of this process when nothing was asked yet."""
+        """The switch interval of this process before the first question."""
         self._resting, self._closed = True, False
         self._interrupted = False
         """Whether an interrupt ended a pull: it may have come after work was counted as begun, and before it was."""
 
-    # What the evaluator asks of it.
+    # For the evaluator.
 
     @property
     def room(self) -> int:
@@ -105,22 +105,22 @@ class Engine:
         return _BATCHES_AHEAD * limits.size * limits.lanes - len(self._queue.expected)
 
     def expect(self, cell: Cell, queries: Iterable[Query]) -> None:
-        """Puts questions behind all others; known ones keep their place."""
+        """Appends questions to the queue; known questions keep their position."""
         with self._changed:
             self._queue.expect(cell, queries)
             self._changed.notify_all()
 
     def is_pending(self, queries: Iterable[Query]) -> bool:
-        """Whether the answer to one of these questions is on its way."""
+        """Whether the answer to one of these questions is pending."""
         with self._changed:
             return self._queue.is_pending(queries)
 
     def is_asking(self, model: str) -> bool:
-        """Whether this is the model that is asked."""
+        """Whether this is the active model."""
         return self._backend is not None and self._model == model
 
     def turn_to(self, model: str) -> None:
-        """Makes a model the one that is asked; what was expected of another one is forgotten."""
+        """Activates a model; expected questions of another model are dropped."""
         if self.is_asking(model):
             return
         self.rest()
@@ -132,13 +132,13 @@ class Engine:
 
     def _limits_of(self, model: str, backend: Guard) -> Limits:
         traits = backend.traits
-        # not under a time limit: a batch that waits for another one would be taken for one that the model is slow with
+        # without a time limit: a batch that waits for another batch would count as slow
         overlaps = not self._time_limit and traits.overlaps
         lanes = traits.lanes + overlaps if backend.prepares else 1
         return Limits(self._batch_size(model), lanes, traits.mixes_cells)
 
     def answers(self, cell: Cell, queries: Sequence[Query]) -> Iterator[dict[Query, Prediction]]:
-        """Yields the answers to questions of one cell as they come; its model has to be the one that is asked."""
+        """Yields the answers to questions of a cell as they arrive; its model must be active."""
         wait, left = Wait(self._notice), dict.fromkeys(queries)
         with self._changed:
             self._queue.demand(cell, queries)
@@ -154,13 +154,13 @@ class Engine:
                 yield found
         except BaseException as error:
             self._interrupted |= not isinstance(error, Exception | GeneratorExit)
-            with contextlib.suppress(StoreError):  # what ended this matters more
+            with contextlib.suppress(StoreError):  # the original error matters more
                 self._withdraw(left)
             raise
         self._withdraw(left)
 
     def _withdraw(self, queries: Iterable[Query]) -> None:
-        """Notes that nobody waits for these questions any more, and what views were made."""
+        """Records that no one waits for these questions any more, and the views that were made."""
         with self._changed:
             self._queue.withdraw(queries)
             self._queue.done.clear()
@@ -173,7 +173,7 @@ class Engine:
         return len(seconds), sum(seconds)
 
     def interrupt(self) -> None:
-        """Says what the end of an interrupted run waits for; takes no lock, which the interrupt may have left held."""
+        """Tells the user what an interrupted run waits for, without taking a lock, which may still be held."""
         self._interrupted = True
         if self._computing or self._preparing:
             self._notice(
@@ -181,9 +181,9 @@ class Engine:
             )
 
     def rest(self) -> None:
-        """Waits for what is being computed, forgets what is expected, and does nothing until it turns to a model again.
+        """Waits for running batches, drops expected questions, and stays idle until a model is activated.
 
-        After an interrupt it waits for a minute at most.
+        After an interrupt it waits at most a minute.
         """
         with self._changed:
             self._resting = True
@@ -194,8 +194,8 @@ class Engine:
             self._recent.clear()
 
     def close(self) -> None:
-        """Stops the threads; a batch that is being computed is stored first, and a thread that takes too long is left."""
-        with contextlib.suppress(RuntimeError):  # Ctrl-C may have come just when this thread had the lock: others wait for it
+        """Stops the threads; a running batch is stored first, and a thread that takes too long is abandoned."""
+        with contextlib.suppress(RuntimeError):  # Ctrl-C may have come while this thread held the lock
             while True:
                 self._changed.release()
         with self._changed:
@@ -209,7 +209,7 @@ class Engine:
         sys.setswitchinterval(self._switched)
 
     def _start_workers(self) -> None:
-        """Starts the threads that are missing; whoever calls this holds the lock."""
+        """Starts missing threads; call with the lock held."""
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         kinds = [False] * self._threads + [True] * (self._limits.lanes - 1)
         for computes in kinds[len(self._workers) :]:
@@ -217,10 +217,10 @@ class Engine:
             self._workers.append(threading.Thread(target=self._work_ahead, args=(computes,), name=name, daemon=True))
             self._workers[-1].start()
 
-    # The next piece of work: whoever calls these holds the lock.
+    # The next piece of work; call with the lock held.
 
     def _next_batch(self) -> list[PendingQuery]:
-        """Takes the next batch out of the queue; nothing where it is not prepared yet, or where all lanes are busy."""
+        """Takes the next batch from the queue; empty if it is not prepared yet or all lanes are busy."""
         limits = self._limits
         if self._computing >= limits.lanes or self._resting:
             return []
@@ -240,7 +240,7 @@ class Engine:
         return question
 
     def _fits(self, question: PendingQuery) -> bool:
-        """Whether the images of a question may be worked on beside what is in work."""
+        """Whether the images of a question fit in memory with the current work."""
         fits = not self._preparing or self._in_work + self._foreseen_bytes(question) <= _BYTES_IN_WORK
         self._refused |= not fits
         return fits
@@ -251,7 +251,7 @@ class Engine:
         return self._sizes.get((question.cell.dataset, question.query.sample.id), unknown)
 
     def _weigh(self, question: PendingQuery, view: View) -> None:
-        """Counts a question with what its images take; whoever calls this holds the lock."""
+        """Counts a question with the memory of its images; call with the lock held."""
         if view.images:
             name = (question.cell.dataset, question.query.sample.id)
             self._sizes[name] = max(self._sizes.get(name, 0), view.bytes)
@@ -261,7 +261,7 @@ class Engine:
         self._in_work += view.bytes
 
     def _count_out(self, question: PendingQuery) -> None:
-        """Counts a question as not in work any more, and wakes who waited for that; whoever calls this holds the lock."""
+        """Counts a question as done and wakes waiting threads; call with the lock held."""
         self._in_work -= question.in_work
         question.in_work = 0
         if self._refused:
@@ -269,7 +269,7 @@ class Engine:
             self._changed.notify_all()
 
     def _collected(self) -> dict[Query, Prediction]:
-        """Returns the answers that are there; where there are none, the first error is raised."""
+        """Returns the available answers; without any, raises the first error."""
         with self._changed:
             found, error = self._queue.collect()
         if error is not None:
@@ -279,7 +279,7 @@ class Engine:
     # The work.
 
     def _work(self, wait: Wait) -> None:
-        """Does a piece of work for whoever waits; where there is none, waits for what others do."""
+        """Does a piece of work for a waiting caller; without work, waits for other threads."""
         with self._changed:
             batch = self._next_batch() if self._queue.demanded else []
             question = None if batch or self._queue.done else self._next_new()
@@ -294,7 +294,7 @@ class Engine:
             self._look_elsewhere(wait)
 
     def _work_ahead(self, computes: bool) -> None:
-        """Works until the engine is closed; what goes wrong is kept for whoever asks."""
+        """Works until the engine is closed; errors are kept for the callers."""
         while True:
             with self._changed:
                 batch, question = self._next_ahead(computes)
@@ -313,7 +313,7 @@ class Engine:
         return batch, None if batch else self._next_new()
 
     def _prepare(self, question: PendingQuery) -> BaseException | None:
-        """Makes the view and the request of a question, as far as nothing else does; returns what went wrong."""
+        """Makes the view and request of a question unless another thread does; returns the error, if any."""
         query, backend = question.query, self._backend
         prepared: Prepared | None = None
         stored: Prediction | None = None
@@ -337,11 +337,11 @@ class Engine:
             self._count_out(question)
             self._queue.settle(question, prepared, stored, error)
             if self._resting or question.stage != "ready" or self._computing < self._limits.lanes:
-                self._changed.notify_all()  # else nobody can do anything with it until a batch has been computed
+                self._changed.notify_all()  # otherwise it cannot be used until a batch has been computed
         return error
 
     def _view(self, question: PendingQuery) -> View:
-        """Returns the view of a question; equal recipes near each other are made once."""
+        """Returns the view of a question; equal recent recipes are made once."""
         recipe = question.query.recipe
         with self._changed:
             known = self._recent.get(recipe)
@@ -358,7 +358,7 @@ class Engine:
         return future.result()
 
     def _keep_few(self, recipe: str, view: View | None) -> None:
-        """Forgets the oldest views beside a new one, as far as they are too many; also a view that could not be made."""
+        """Drops the oldest views if there are too many, and a view that failed."""
         most = _RECENT_VIEWS
         if view is None:
             self._recent.pop(recipe, None)
@@ -374,13 +374,13 @@ class Engine:
             self._store.put_digests(made, noted)
 
     def _compute(self, batch: Sequence[PendingQuery]) -> BaseException | None:
-        """Has a batch answered and stored; returns what went wrong."""
+        """Runs and stores a batch; returns the error, if any."""
         answers: dict[PendingQuery, Prediction] = {}
         error: BaseException | None = None
         limits = self._limits
         try:
             with self._changed:
-                self._changed.notify_all()  # a batch that was taken leaves room to prepare more
+                self._changed.notify_all()  # the taken batch leaves room to prepare more
             answers = self._answered(batch)
             if self._backend is not None and not self._backend.given_up:
                 limits = self._limits_of(self._model, self._backend)
@@ -401,7 +401,7 @@ class Engine:
         return error
 
     def _answered(self, batch: Sequence[PendingQuery]) -> dict[PendingQuery, Prediction]:
-        """Returns the answers to a batch, but for those that another process works on."""
+        """Returns the answers to a batch, except those another process works on."""
         self._remember_views()
         by_key = {one.query.key or "": one for one in batch}
         mine = self._store.claim(by_key, self._owner, LEASE_SECONDS)
@@ -424,7 +424,7 @@ class Engine:
                 answers = self._backend.infer_prepared(prepared)
                 found = dict(zip(batch, answers, strict=True))
             self._ledger.add(self._model, answers)
-            self._count(found, started)  # before they are stored: whoever finds them there counts them
+            self._count(found, started)  # before they are stored, since stored answers are counted by their reader
             cells = dict.fromkeys(one.cell for one in batch.values())
             parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}
             new = 0
@@ -451,7 +451,7 @@ class Engine:
             self._stored_at = now
 
     def _look_elsewhere(self, wait: Wait) -> None:
-        """Looks what became of answers that another process works on, and takes over those of one that gives no sign of life."""
+        """Checks on answers that another process works on, and takes over those of a dead process."""
         waiting = {one.query.key or "": one for one in list(self._queue.elsewhere.values())}
         found = self._store.get_many(waiting)
         missing = [key for key in waiting if key not in found]
@@ -471,7 +471,7 @@ class Engine:
 
 
 def _without_frames(error: BaseException) -> BaseException:
-    """Returns an error. The frames of an interrupt are cleared, for one of them may hold a lock that it had just taken."""
+    """Returns an error. The frames of an interrupt are cleared, because one may hold a lock."""
     if not isinstance(error, Exception):
         traceback.clear_frames(error.__traceback__)
     return error

@@ -1,4 +1,4 @@
-"""Chains of thought: how long each is, in words, and how many of each length came to which outcome."""
+"""Chains of thought: their length in words, and the outcomes for each length."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ CHAIN_BINS = {
     "1024 to 2047": 2047,
     "from 2048": math.inf,
 }
-"""Words of a chain of thought by which answers are counted, each with its largest number."""
+"""Length classes of chains of thought in words, each with its upper limit."""
 RIGHT, WRONG, UNREAD = "right", "wrong", "unread"
 OUTCOMES = {(False, True): "fixes", (False, False): "does not fix", (True, False): "breaks", (True, True): "keeps"}
-"""Whether a sample is right without and with a chain of thought, to what the chain does."""
+"""The effect of a chain of thought, by whether the sample is right without and with it."""
 _MOST_WRONG = 0.5
 """A graded score above this is right."""
 
 
 def words_of_thinking(text: str) -> int:
-    """Returns how many words a model wrote before its answer: of marked thinking those inside, else all words."""
+    """Returns the number of words before the answer: those inside marked reasoning, else all words."""
     after = after_thinking(text)
     return len(text.split()) - (len(after.split()) if after is not None and after != text else 0)
 
 
 def outcome_of_chain(before: float, after: float) -> str:
-    """Returns what a chain of thought does to a sample, by its scores without and with it; empty where one is unknown."""
+    """Returns the effect of a chain of thought on a sample by its scores without and with it; empty if one is unknown."""
     return "" if math.isnan(before + after) else OUTCOMES[before > _MOST_WRONG, after > _MOST_WRONG]
 
 
 def chains_by_outcome(result: CellResult) -> dict[str, float]:
-    """Returns how many answers of a cell have chains of each length, by whether they are right, wrong or unread.
+    """Returns the number of answers of a cell by length of their chain and by whether they are right, wrong or unread.
 
-    Failed inferences count nowhere; what is asked view by view has no chain of a sample.
+    Failed inferences are left out; a sample with several views has no single chain.
     """
     if result.views > 1:
         return {}
@@ -55,7 +55,7 @@ def chains_by_outcome(result: CellResult) -> dict[str, float]:
 
 
 def chains_by_change(before: Sequence[CellResult], after: Sequence[CellResult]) -> dict[str, float]:
-    """Returns how many answers have chains of each length, by what these change beside the same model without them."""
+    """Returns the number of answers by length of their chain and by its effect compared with the same model without chains."""
     found: Counter[str] = Counter()
     for plain, thinking in zip(before, after, strict=True):
         outcomes = [outcome_of_chain(*pair) for pair in zip(plain.values.tolist(), thinking.values.tolist(), strict=True)]

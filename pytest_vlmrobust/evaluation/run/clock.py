@@ -11,10 +11,10 @@ from typing import Self
 from pytest_vlmrobust.store.database import FILE_NAME
 
 FILES_AHEAD = timedelta(days=1)
-"""How far ahead the time of a policy file may be: archives and some file systems keep local time, up to 14 hours ahead of
-universal time, and servers of shared file systems have clocks of their own."""
+"""How far ahead the time of a policy file may be: archives and some file systems use local time, up to 14 hours ahead of
+UTC, and file servers have their own clocks."""
 _STORE_AHEAD = timedelta(minutes=5)
-"""How far ahead a run or a store may be: they were written by clocks like this one."""
+"""How far ahead a run or a store may be; they are written in UTC."""
 _NAME_OF_RUN = "%Y%m%d-%H%M%S"
 
 
@@ -25,17 +25,17 @@ def utc_today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The date of a run by universal time, and what was made at a later time than its machine shows."""
+    """The UTC date of a run, and any sign of files from a later time."""
 
     today: date
     latest: date
-    """The last day on which something of the run was made; ``today`` where nothing is of a later day."""
+    """The latest date of the run's files, at least ``today``."""
     behind: str = ""
-    """What says that the clock of the machine is behind, as a sentence; empty where nothing does."""
+    """A sentence with the sign that the clock is behind; empty without a sign."""
 
     @classmethod
     def of(cls, runs: Iterable[Path], store: Path, policies: Iterable[Path]) -> Self:
-        """Holds the clock of this machine against what was made before this run."""
+        """Compares the clock with the times of earlier files."""
         now = datetime.now(UTC)
         made = [(*newest, _STORE_AHEAD) for newest in (_newest_run(runs), _newest_answers(store)) if newest is not None]
         made += [(time, path, FILES_AHEAD) for path in policies if (time := _changed(path)) is not None]
@@ -71,7 +71,7 @@ def _newest_answers(store: Path) -> tuple[datetime, Path] | None:
 
 
 def _changed(path: Path) -> datetime | None:
-    """Returns when a file was last changed; ``None`` where there is none, or its time is none."""
+    """Returns the modification time of a file; ``None`` without a file or a valid time."""
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (OSError, ValueError, OverflowError):

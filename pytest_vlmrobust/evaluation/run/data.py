@@ -1,4 +1,4 @@
-"""Data: what a run asks from, by the names in test ids; nothing is read before it is needed."""
+"""Data: the datasets of a run, by the names in test ids; everything is read on demand."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from pytest_vlmrobust.scoring import check_scoring
 
 QUESTIONS = ("shapes", "words")
 COLLECTIONS = ("faces", "words")
-"""The embedded data that a run asks from when none is named; collections at the size that suits its models."""
+"""The embedded collections, used by default in the size that suits the models."""
 UNHINTED = {"semi_guided": "unguided"}
-"""Task to the one that asks the same without the hint, about the same images."""
+"""Each hinted task and the same task without the hint."""
 SMALL = "_160"
 SMALL_EDGE = 400
-"""Images up to this long edge, in pixels, are accompanied by small ones, and so are models that were trained on such."""
+"""Long edge in pixels up to which a collection counts as small; models trained on small images get it."""
 
 
 class TaskData(Protocol):
@@ -46,21 +46,21 @@ class TaskData(Protocol):
 
     @property
     def tasks(self) -> Mapping[str, str]:
-        """The task of every dataset that is made of a collection."""
+        """The task of every dataset made from a collection."""
         ...
 
     def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same as ``name`` and tells nothing."""
+        """Returns the dataset with the same questions as ``name`` but without hints."""
         ...
 
     def lacking(self, name: str) -> str:
-        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does."""
+        """Returns why the task of ``name`` has no questions for its collection, and what to do; else an empty text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTasks:
-    """Which datasets tasks made of collections, as a run that is over wrote it down; none unless given."""
+    """The task datasets recorded by a finished run."""
 
     tasks: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -71,19 +71,19 @@ class StoredTasks:
         return unhinted(name, self.tasks)
 
     def lacking(self, name: str) -> str:
-        """Returns why the task of ``name`` asked nothing of its collection; an empty string where it did."""
+        """Returns why the task of ``name`` had no questions for its collection; else an empty text."""
         return self.lacks.get(name, "")
 
 
 @dataclass
 class RunData:
-    """The datasets of questions, the collections of identities, and the datasets that tasks make of collections.
+    """The datasets of questions, the collections of identities, and the task datasets made from collections.
 
     Args:
-        named: as typed after ``--vlm-dataset``; the embedded ones where nothing is.
-        data_dir: where names of benchmarks are looked up.
-        small: of the embedded collections, take those with small images.
-        sample: how much of each dataset is asked, as after ``--vlm-sample``; empty for all.
+        named: the values of ``--vlm-dataset``; by default the embedded datasets.
+        data_dir: the directory of benchmarks.
+        small: use the embedded collections with small images.
+        sample: the value of ``--vlm-sample``; empty for all.
     """
 
     named: Sequence[str]
@@ -96,21 +96,21 @@ class RunData:
 
     @cached_property
     def questions(self) -> dict[str, str]:
-        """What the user called each dataset of questions, by its name in test ids."""
+        """The typed name of each dataset of questions, by its name in test ids."""
         if not self.named:
             return {name: name for name in QUESTIONS}
         return self._distinct(typed for typed in self.named if self._asks_questions(typed))
 
     @cached_property
     def collections(self) -> dict[str, str]:
-        """What the user called each collection of identities, by its name in test ids."""
+        """The typed name of each collection of identities, by its name in test ids."""
         if not self.named:
             return {f"{name}{SMALL if self.small else ''}": f"{name}{SMALL if self.small else ''}" for name in COLLECTIONS}
         return self._distinct(typed for typed in self.named if self._collection(typed) is not None)
 
     @property
     def typed(self) -> dict[str, str]:
-        """Everything that is asked from, as the user called it, by its name in test ids."""
+        """The typed name of all data, by name in test ids."""
         return {**self.questions, **self.collections}
 
     def of_tasks(self, tasks: Iterable[str]) -> dict[str, str]:
@@ -119,12 +119,12 @@ class RunData:
 
     @cached_property
     def tasks(self) -> dict[str, str]:
-        """The task of every dataset that can be made of a collection; datasets of questions have none."""
+        """The task of every dataset that can be made from a collection; datasets of questions have none."""
         return self.of_tasks(TASKS)
 
     @cached_property
     def factories(self) -> dict[str, Callable[[], Dataset]]:
-        """What opens each dataset, by its name in test ids."""
+        """The function that opens each dataset, by its name in test ids."""
         found: dict[str, Callable[[], Dataset]] = {
             short: partial(self._questions, typed) for short, typed in self.questions.items()
         }
@@ -133,7 +133,7 @@ class RunData:
         return found
 
     def open(self, name: str) -> Dataset:
-        """Returns the dataset that stands as ``name`` in test ids."""
+        """Returns the dataset called ``name`` in test ids."""
         return self.factories[name]()
 
     def check(self) -> None:
@@ -148,17 +148,17 @@ class RunData:
             self._collection(typed)
 
     def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same as ``name`` and tells nothing."""
+        """Returns the dataset with the same questions as ``name`` but without hints."""
         return unhinted(name, self.tasks)
 
     def lacking(self, name: str) -> str:
-        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does."""
+        """Returns why the task of ``name`` has no questions for its collection, and what to do; else an empty text."""
         return "" if name not in self.tasks else self._made(name).lacking
 
     def notes(self, names: Iterable[str]) -> list[str]:
-        """Returns what a reader should know about datasets, each note once: of tasks, and settings that are not asked about.
+        """Returns the notes about datasets, each once: about tasks, and settings that are skipped.
 
-        Those that cannot be read are left out: the tests that need them say why.
+        Unreadable datasets are left out; the tests that need them report why.
         """
         found: dict[str, None] = {}
         for name in names:
@@ -170,9 +170,9 @@ class RunData:
         return list(found)
 
     def lacking_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Returns, of the datasets of which nothing can be asked, what their collections lack and what to do.
+        """Returns what collections of datasets without questions lack, and what to do.
 
-        Those that cannot be read are left out: the tests that need them say why.
+        Unreadable datasets are left out; the tests that need them report why.
         """
         found = {}
         for name in sorted(names):
@@ -181,15 +181,15 @@ class RunData:
         return {name: why for name, why in found.items() if why}
 
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
-        """Returns how many source images and questions a run asks of datasets; those that cannot be read are left out."""
+        """Returns the source images and questions of a run by dataset; unreadable datasets are left out."""
         chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
         return {name: _size(samples) for name, samples in chosen.items()}
 
     def check_scoring(self, names: Iterable[str], sample: str) -> None:
-        """Looks whether something says how the answers to each question are scored, before any model is asked.
+        """Checks, before the first inference, that a scorer is known for every question.
 
-        Tasks of collections name their scorers themselves, and data that cannot be read are left out: the tests that need them
-        say why.
+        Tasks set their own scorers, and unreadable data are left out: the tests that need them
+        report why.
         """
         for name in dict.fromkeys(names):
             samples = self._chosen(name, sample) if name in self.questions else ()
@@ -205,17 +205,17 @@ class RunData:
                 raise UsageError(f"{benchmark.name} is not scored here, since {benchmark.why}: {error}") from None
 
     def samples_asked(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
-        """Returns, of the datasets of which ``sample`` leaves samples out, how many are asked and how many there are."""
+        """Returns the number of samples in use and in total for datasets that ``sample`` reduces."""
         chosen = {name: self._chosen(name, sample) for name in dict.fromkeys(names)} if sample else {}
         subsets = {name: found for name, found in chosen.items() if isinstance(found, sampling.Subset)}
         return {name: (len(subset), subset.available) for name, subset in subsets.items()}
 
     def strata(self, names: Iterable[str]) -> set[str]:
-        """Returns the categories and the slices of the samples of datasets; those that cannot be read are left out."""
+        """Returns the categories and slices of datasets; unreadable datasets are left out."""
         return {stratum for name in dict.fromkeys(names) for sample in self._chosen(name, "") for stratum in sample.strata}
 
     def most_options(self, name: str) -> int:
-        """Returns how many options the largest choice set of a dataset has; 0 of one that cannot be read."""
+        """Returns the largest number of options in a dataset; 0 if it cannot be read."""
         return max((len(sample.options) for sample in self._chosen(name, "")), default=0)
 
     def changes(self, name: str, setting: Setting) -> bool:
@@ -239,7 +239,7 @@ class RunData:
         return self._changed[name, setting]
 
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
-        """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it say why."""
+        """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it report why."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
@@ -251,7 +251,7 @@ class RunData:
         return sampling.drawn_by(resolve(typed, data_dir=self.data_dir), self.sample)
 
     def _looked_at(self, name: str) -> Dataset:
-        """Returns a dataset for a look at it before the run: read once, and apart from the one that the run asks from."""
+        """Returns a cached dataset for checks before the run, separate from the run's dataset."""
         if name not in self._looked:
             self._looked[name] = self.open(name)
         return self._looked[name]
@@ -261,7 +261,7 @@ class RunData:
         return self._of_task(self.collections[name.removesuffix(f".{task}")], task)
 
     def _refuse_task(self, typed: str) -> None:
-        """Refuses what was meant as one task of a collection."""
+        """Refuses the name of a single task of a collection."""
         name, _, task = typed.rpartition(".")
         collection = self._collection(name) if name else None
         meant = task if task in TASKS else next(iter(difflib.get_close_matches(task, TASKS, n=1)), "")
@@ -317,7 +317,7 @@ def _size(samples: Sequence[Sample]) -> tuple[int, int]:
 
 
 def unhinted(name: str, tasks: Mapping[str, str]) -> str:
-    """Returns the dataset that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one."""
+    """Returns the dataset with the same questions as ``name`` but without hints; ``tasks`` has the task of each dataset."""
     own = tasks.get(name, "")
     if own not in UNHINTED:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Directories: where a run reads answers, keeps what it found, and puts its report; all of it known before it begins."""
+"""Directories: where a run reads answers, keeps its results, and writes its report; all known before it begins."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pytest_vlmrobust.core.errors import BY_AGE, UsageError, run_by_age, typed_p
 from pytest_vlmrobust.store.database import FILE_NAME, network_file_system
 
 RUNS = "runs"
-"""The folder, of a store or of a report, that holds a directory for each run."""
+"""The folder in a store or report with a directory for each run."""
 ELSEWHERE = ".vlmrobust-runs"
-"""Where runs are kept, below the directory that pytest is called in, when their store can only be read."""
+"""Where runs are kept, below the working directory of pytest, if their store is read-only."""
 
 
 def is_writable(directory: Path) -> bool:
-    """Whether files can be made in a directory; of one that is not there, whether it can be made.
+    """Whether files can be created in a directory, or the directory itself.
 
-    Where a file stands in its place the answer is yes: whoever opens it says what is wrong.
+    If a file has its name, the answer is yes; opening it reports the problem.
     """
     there = (path for path in (directory, *directory.parents) if os.access(path, os.F_OK))
     nearest = next(there, directory)
@@ -28,30 +28,30 @@ def is_writable(directory: Path) -> bool:
 
 @dataclass(frozen=True)
 class RunDirectories:
-    """The directories of one run."""
+    """The directories of a run."""
 
     run_id: str
     invocation: Path
-    """Where pytest was called."""
+    """The working directory of pytest."""
     store: Path
-    """Where answers are, and usually runs."""
+    """The store of answers, and usually of runs."""
     offline: bool = False
-    """Whether no model is asked, so that the store may be one that can only be read."""
+    """Whether the run is offline, so that the store may be read-only."""
     report_given: str = ""
-    """What stands after ``--vlm-report``; empty without it."""
+    """The value of ``--vlm-report``; empty without it."""
     baseline_given: str = ""
-    """What stands after ``--vlm-baseline``; empty without it."""
+    """The value of ``--vlm-baseline``; empty without it."""
     network_store: bool = False
     """Whether the user says that locks hold on the network file system that the store is on."""
 
     @property
     def report(self) -> Path:
-        """Where the report is asked for, where one is."""
+        """The directory of the report, if requested."""
         return typed_path(self.report_given, self.invocation, given_as="--vlm-report")
 
     @property
     def baseline(self) -> Path:
-        """Where the run is that this one is compared with, where one is named: a directory, or a run of the store."""
+        """The directory of the baseline, if named: a path, or a run of the store."""
         from .evidence import newest_runs
 
         given = typed_path(self.baseline_given, self.invocation, given_as="--vlm-baseline")
@@ -62,15 +62,15 @@ class RunDirectories:
 
     @property
     def run(self) -> Path:
-        """Where the journal and the evidence of this run are."""
+        """The directory of this run's journal and evidence."""
         return self.runs / self.run_id
 
     @cached_property
     def runs(self) -> Path:
-        """The directory that holds the run's own: in its store, else where pytest was called, else in its report.
+        """The directory of runs: in the store, else below the working directory, else in the report.
 
-        Only a run that asks nothing may leave its store: any other one keeps its answers there as well. A report comes last, for
-        whoever runs failed tests again names none.
+        Only an offline run may be kept outside its store, because other runs write answers there anyway. The report comes last,
+        because reruns of failed tests usually name none.
         """
         own = self.store / RUNS
         if not self.offline:
@@ -80,7 +80,7 @@ class RunDirectories:
 
     @property
     def earlier(self) -> list[Path]:
-        """Where the directories of earlier runs may be."""
+        """The possible directories of earlier runs."""
         return list(dict.fromkeys((self.store / RUNS, self.runs)))
 
     @property
@@ -91,13 +91,13 @@ class RunDirectories:
 
     @property
     def notice(self) -> str:
-        """Where the run is kept and why; an empty string where that is its store."""
+        """A notice of where the run is kept and why; empty if in its store."""
         if self.runs == self.store / RUNS:
             return ""
         return f"the store is read-only, so this run is kept in {self.run}"
 
     def check(self) -> None:
-        """Refuses a run that could not keep what it finds out, before anything is asked."""
+        """Refuses, before the first inference, a run that cannot save its results."""
         self.check_report()
         if not self.offline and not self.store_is_writable:
             raise UsageError(
@@ -119,7 +119,7 @@ class RunDirectories:
             )
 
     def check_report(self) -> None:
-        """Refuses a report in the place of the baseline or of the store, whose files it would replace."""
+        """Refuses a report directory that is the baseline or the store, because it would replace their files."""
         self._check_store()
         if not self.baseline_given or not self.report_given:
             return
@@ -141,6 +141,6 @@ class RunDirectories:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two directories are one, or their databases would be one file."""
+    """Whether two directories, or their database files, are the same."""
     same = one.is_dir() and other.is_dir() and one.samefile(other)
     return same or any((one / name).resolve() == (other / name).resolve() for name in ("", FILE_NAME))

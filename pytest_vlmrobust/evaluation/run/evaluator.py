@@ -1,6 +1,6 @@
-"""Evaluator: asks a model about every sample of a cell, once, and remembers the answers.
+"""Evaluator: asks a model about every sample of a cell once, and stores the answers.
 
-*Pull, don't stage.* Whoever needs a cell asks for it: a hit in the store when it was evaluated before, inference when not.
+*Pull, don't stage.* A test requests the cells that it needs: cached in the store if evaluated before, else inferred.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from .views import Album, View, ViewMaker, of_view, view_count
 NAMED = 10
 """Images that cannot be read and are named at most."""
 _RESULTS = 8
-"""Results of a cell that are kept: one for each size at which adaptive mode looks at it."""
+"""Cached results per cell: one for each look of adaptive mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """What a run is told about evaluation; see the command line for the meaning of each."""
+    """The options of evaluation, as on the command line."""
 
     seed: int = AUGMENTATION_SEED
     sample: str | None = None
@@ -59,11 +59,11 @@ class EvaluationOptions:
     threads: int = 1
     """Threads that make views ahead of the model."""
     patch_stop: bool = False
-    """Whether a sample is asked about no further patch once one is right."""
+    """Whether a sample's further patches are skipped once one is right."""
     time_limit: float = 0.0
-    """Seconds that a model may take for a batch, its loading before the first one included; 0 for any time."""
+    """Time limit of a batch in seconds, including loading before the first; 0 for no limit."""
     pictures: Path | None = None
-    """The folder of thumbnails; ``None`` for none. Nothing is added to it offline."""
+    """The folder of thumbnails, or ``None``. Offline nothing is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +77,27 @@ class Progress:
 
 @dataclass(eq=False)
 class PartialCell:
-    """What is known of one cell so far: the questions that came up, and the answers to those samples that were asked about."""
+    """The state of a cell: its questions so far and their answers."""
 
     cell: Cell
     size: int
     """How many samples the dataset has."""
     views: int
     asked: dict[int, Query] = field(default_factory=dict)
-    """Questions by their place in the cell, view by view, sample by sample. Others are not made: adaptive mode comes to few."""
+    """Questions by their index in the cell, created on demand because adaptive mode needs few."""
     answers: dict[int, Answer] = field(default_factory=dict)
     """Answers by their place in ``asked``."""
     evaluated: set[int] = field(default_factory=set)
-    """The samples that were asked about, by their places in the dataset."""
+    """The evaluated samples, by position in the dataset."""
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Id of a sample that was asked about to what the setting could not do to its images."""
+    """Notes about images that the setting could not change as intended, by id of an evaluated sample."""
     n_inferred: int = 0
     seconds: float = 0.0
     results: dict[tuple[int, ...] | None, CellResult] = field(default_factory=dict)
-    """The last results by their samples, as long as no further one is asked about: each summary metric looks at the same ones."""
+    """Cached results by their samples, until another sample is evaluated; summary metrics share them."""
 
     def missing(self, places: Sequence[int] | None) -> list[int]:
-        """Returns those of the samples, of all where none are named, that were not asked about yet."""
+        """Returns the samples (all by default) that are not evaluated yet."""
         wanted = range(self.size) if places is None else places
         return [place for place in wanted if place not in self.evaluated]
 
@@ -125,7 +125,7 @@ class PartialCell:
 class Evaluator:
     """Evaluates cells on demand; one model is resident at a time.
 
-    ``models`` and ``datasets`` map the names that cells use. ``inferred`` and ``recalled`` count the answers that this
+    ``models`` and ``datasets`` map the names in cells. ``inferred`` and ``recalled`` count the answers that this
     evaluator got from a model and from the store.
     """
 
@@ -137,11 +137,11 @@ class Evaluator:
     owner: str = field(default_factory=owner_name)
     listener: Callable[[Progress], None] = lambda _progress: None
     notice: Callable[[str], None] = lambda _text: None
-    """Called with a sentence where the evaluator has to wait."""
+    """Called with a sentence when the evaluator has to wait."""
     witness: Callable[[CellResult], None] = lambda _result: None
     """Called with the new answers of a cell before its result is returned."""
     ledger: Ledger = field(default_factory=Ledger)
-    """What the run has spent, and may spend."""
+    """The spending and budget of the run."""
 
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
@@ -151,13 +151,13 @@ class Evaluator:
         self._exchanges: dict[str, Mapping[str, Sample]] = {}
         self._failed: dict[str, VlmRobustError] = {}
         self._unreadable: dict[str, list[str]] = {}
-        """Why images of a dataset cannot be read; looked for once one of them was not."""
+        """Errors of unreadable images by dataset, collected after the first such error."""
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._questions: dict[tuple[str, str, tuple[Step, ...]], Sequence[tuple[Sample, str]]] = {}
         self._changed: dict[tuple[str, tuple[Step, ...]], tuple[int, ...]] = {}
         self._key_of: dict[str, Callable[..., str]] = {}
-        """What gives the keys of answers of each model."""
+        """The function for answer keys of each model."""
         self._questions_json: dict[tuple[str, str, str, tuple[Step, ...]], str] = {}
         self._longest: dict[str, int] = {}
         """Tokens that a text of each model may have."""
@@ -181,7 +181,7 @@ class Evaluator:
         pictures = Pictures(self.options.pictures) if self.options.pictures else None
         self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
         self.encoded: dict[str, str] = {}
-        """The predictions that were read from the store for the cell at hand, as the JSON that they have there, by key."""
+        """The stored JSON of predictions of the current cell, by key."""
         self.inferred = 0
         self.recalled = 0
 
@@ -208,7 +208,7 @@ class Evaluator:
         return self._samples[dataset]
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the images of its samples from others, by id, of those that a model was shown as they are."""
+        """Returns the image digests of samples that were shown clean, by id."""
         if dataset not in self._pictures:
             samples = self.samples(dataset)
             found = self._views.picture_digests(samples, self.store.get_digests)
@@ -218,7 +218,7 @@ class Evaluator:
         return self._pictures[dataset]
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the answers and scores of a cell; what is not in the store yet is inferred and stored.
+        """Returns the answers and scores of a cell; missing answers are inferred and stored.
 
         It holds the samples at these places of the dataset, in this order, or all.
         """
@@ -231,14 +231,14 @@ class Evaluator:
             except ImageError as error:
                 raise ImageError(f"{error}{self._more_unreadable(cell.dataset, str(error))}") from error
             is_new = len(missing) == (partial.size if places is None else len(places))
-            self.witness(partial.result(places if is_new else missing))  # nobody is told of an answer twice
+            self.witness(partial.result(places if is_new else missing))  # an answer is reported only once
         result = partial.result(places)
         if places is None:
             self._results[cell] = result
         return result
 
     def _more_unreadable(self, dataset: str, first: str) -> str:
-        """Returns a line that names the other images of a dataset that cannot be read, nothing where there are none."""
+        """Returns a line with other unreadable images of a dataset; empty if none."""
         if dataset not in self._unreadable:
             self._unreadable[dataset] = picture_sizes(self.samples(dataset))[1]
         others = [why.partition(": ")[0] for why in self._unreadable[dataset] if why != first]
@@ -246,11 +246,11 @@ class Evaluator:
         return f"\n({quantity(len(others) + 1, 'image')} cannot be read in all; the others: {named})" if others else ""
 
     def expect(self, wants: Iterable[CellRequest]) -> None:
-        """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.
+        """Announces the next requests in order, so that an idle model can work on them.
 
-        No result depends on it, but for the rounding of float32. An expected cell that nobody asks for may have been answered in
-        part: those answers are in the store and in no result. What cannot be prepared is an error for whoever asks for it, and
-        for nobody else. Offline nothing is expected.
+        No result depends on it except by float32 rounding. An expected cell that is never requested may have some
+        answers in the store but no result. A failing preparation is an error only for the test that requests
+        it. Offline nothing is expected.
         """
         if self.options.offline or self.store.read_only:
             return
@@ -261,13 +261,13 @@ class Evaluator:
             self.work_ahead(model)
 
     def room(self, model: str) -> int:
-        """Returns how many more questions may be expected of a model for now: none before it is asked the first one."""
+        """Returns how many more questions a model may be expected to answer; 0 before its first request."""
         if not self._engine.is_asking(model):
             return 0
         return self._engine.room - sum(map(self._size, self._wanted.get(model, ())))
 
     def _size(self, request: CellRequest) -> int:
-        """Returns about how many samples a request is about: those of a dataset that was not read yet fill all room."""
+        """Returns about how many samples a request has; for an unread dataset, as many as there is room."""
         return (
             len(self._samples.get(request.cell.dataset, ())) or self._engine.room  # at most
             if request.places is None
@@ -275,13 +275,13 @@ class Evaluator:
         )
 
     def is_evaluated(self, cell: Cell) -> bool:
-        """Whether all samples of a cell were asked about."""
+        """Whether all samples of a cell are evaluated."""
         return cell in self._results
 
     def scores_ahead(self, cell: Cell, places: Sequence[int]) -> NDArray[np.float64] | None:
-        """Returns the scores of samples of a cell, shape (N,), once all of their answers are stored; counts nothing as asked."""
+        """Returns the scores of samples of a cell, shape (N,), if all their answers are stored, without counting them."""
         partial = self._partial_cell(cell)
-        if self._stops(partial):  # which patches are asked about depends on answers
+        if self._stops(partial):  # the patches to ask depend on answers
             return None
         numbers = view_indices(places, partial.views)
         queries = self._queries(partial, numbers)
@@ -299,7 +299,7 @@ class Evaluator:
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
 
     def question(self, sample: Sample, setting: str | Setting) -> Sample:
-        """Returns a sample as it is asked under a setting that may change the question."""
+        """Returns a sample as a setting changes its question."""
         return self._views.question(sample, Setting.parse(setting) if isinstance(setting, str) else setting)
 
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
@@ -316,23 +316,23 @@ class Evaluator:
         return corpus_metric(self.dataset(dataset))
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
-        """Returns what determines the answers of a model; no weights are loaded for it."""
-        with self._opening:  # threads that prepare requests ask for it as well
+        """Returns the fingerprint of a model without loading weights."""
+        with self._opening:  # also called by threads that prepare requests
             if model not in self._fingerprints:
                 self._fingerprints[model] = self._backend(model).fingerprint()
             return self._fingerprints[model]
 
     def changes(self) -> list[str]:
-        """Returns, a sentence for each, the models of which it is not sure that one and the same gave all answers.
+        """Returns a sentence for each model that may have changed during the run.
 
-        Asked after the last answer: a server may have changed its model, which nothing else would tell.
+        Call it after the last answer: a server may have changed its model without any other sign.
         """
         self._engine.rest()
         found = [one.check() if one.is_remote else self._changed_fingerprint(model) for model, one in self._backends.items()]
         return [problem for problem in found if problem]
 
     def _changed_fingerprint(self, model: str) -> str:
-        """Returns that the fingerprint of a model is another one now than when it was first asked; empty where it is not."""
+        """Returns a sentence if a model's fingerprint changed since its first use; else an empty text."""
         before = self._fingerprints.get(model)
         if before is None:
             return ""
@@ -362,9 +362,9 @@ class Evaluator:
         return found
 
     def free(self) -> None:
-        """Frees weights and forgets cells and images, so that a report need not fit beside them.
+        """Frees weights, cells and images, so that a report has room in memory.
 
-        What is asked for later is made anew. Servers stay connected: what they say of how they ran is read later.
+        Later requests load them again. Servers stay connected, because their description is read later.
         """
         self._engine.rest()
         for kept in (self._wanted, self._results, self._partial):
@@ -374,7 +374,7 @@ class Evaluator:
         self._close_backends(backend for backend in self._backends.values() if backend not in remote)
 
     def interrupt(self) -> None:
-        """Says what the run still waits for, if anything, now that somebody has ended it."""
+        """Tells the user what an interrupted run still waits for."""
         self._engine.interrupt()
 
     def close(self) -> None:
@@ -386,7 +386,7 @@ class Evaluator:
 
     def _close_backends(self, backends: Iterable[Guard]) -> None:
         for backend in backends:
-            with contextlib.suppress(VlmRobustError):  # all is answered, and what it frees ends with the process
+            with contextlib.suppress(VlmRobustError):  # all answers are in, and memory is freed with the process
                 backend.close()
 
     def _remote(self) -> list[Guard]:
@@ -400,26 +400,26 @@ class Evaluator:
             return self._backends[model]
 
     def ask(self, model: str, requests: Sequence[Request]) -> list[Prediction]:
-        """Returns what a model answers now, whatever the store has; nothing else is asked meanwhile, and nothing is stored."""
+        """Returns new answers of a model, ignoring the store; nothing else runs meanwhile, and nothing is stored."""
         self._engine.rest()
         return self._make_resident(model).infer(requests)
 
     def _make_resident(self, model: str) -> Guard:
-        """Returns the backend that may load weights now: every other one frees its own first."""
+        """Returns the backend after freeing the weights of all others."""
         for name, backend in self._backends.items():
             if name != model:
                 backend.close()
         return self._backend(model)
 
     def _evaluate(self, partial: PartialCell, places: Sequence[int]) -> None:
-        """Asks about these samples of a cell, by their places in the dataset, of which none was asked about yet."""
+        """Evaluates these samples of a cell, by position in the dataset; none may be evaluated yet."""
         started = time.monotonic()
         self.work_ahead(partial.cell.model)
         self.encoded.clear()
         try:
             answers = self._answered(partial, places)
         except BudgetSpent:
-            self._engine.rest()  # what is in flight is waited for, stored and counted
+            self._engine.rest()  # answers in flight are awaited, stored and counted
             self.inferred += self._engine.counted(query.key for query in partial.asked.values() if query.key is not None)[0]
             raise
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
@@ -433,7 +433,7 @@ class Evaluator:
         self.recalled += len(answers) - inferred
 
     def queries(self, cell: Cell, places: Sequence[int] | None = None) -> list[Query]:
-        """Returns what a cell asks, view by view, with the key of each answer whose pixels are known; reads no image."""
+        """Returns the questions of a cell, by view, with the answer keys for known pixels; reads no image."""
         questions, count = self._questions_of(cell), view_count(cell.setting)
         if places is not None:
             questions = [questions[place] for place in places]
@@ -446,7 +446,7 @@ class Evaluator:
         return asked
 
     def _exchanged(self, dataset: str, sample: Sample) -> Sample:
-        """Returns a sample with the images that it is shown when images are exchanged."""
+        """Returns a sample with exchanged images."""
         other = self._pictures_from(dataset).get(sample.id)
         return sample if other is None else with_pictures_of(sample, other)
 
@@ -456,9 +456,9 @@ class Evaluator:
         return self._exchanges[dataset]
 
     def _questions_of(self, cell: Cell) -> Sequence[tuple[Sample, str]]:
-        """Returns the samples of a cell as its model is asked about them, each with its prompt.
+        """Returns the samples of a cell as sent to its model, each with its prompt.
 
-        They are the same for all settings that change no more than pixels.
+        They are the same for all settings that only change pixels.
         """
         key = cell.model, cell.dataset, split(cell.setting)[0]
         if key not in self._questions:
@@ -470,7 +470,7 @@ class Evaluator:
         return self._questions[key]
 
     def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, Answer]:
-        """Returns the answer to each view that has to be asked about, by its place in the cell."""
+        """Returns the answer to each needed view, by its index in the cell."""
         views = partial.views
         answers: dict[int, Answer] = {}
         settled: set[int] = set()
@@ -489,7 +489,7 @@ class Evaluator:
         return self.options.patch_stop and partial.views > 1
 
     def _predictions(self, cell: Cell, asked: Sequence[Query]) -> dict[Query, Prediction]:
-        """Returns the answers to some questions of a cell; those that are not in the store yet are inferred."""
+        """Returns the answers to some questions of a cell; missing answers are inferred."""
         encoded = self.store.get_encoded({query.key for query in asked if query.key is not None})
         self.encoded |= encoded
         stored = {key: self.store.decoded(key, text) for key, text in encoded.items()}
@@ -522,19 +522,19 @@ class Evaluator:
             )
 
     def work_ahead(self, model: str) -> None:
-        """Goes on with what is expected next of a model that is asked, as far as there is room for it."""
+        """Lets an active model work on expected questions while there is room."""
         wanted = self._wanted.get(model, ())
         while wanted and self._engine.is_asking(model) and self._engine.room > 0:
             request = wanted.popleft()
             try:
                 self._engine.expect(request.cell, self._missing(request))
             except VlmRobustError:
-                continue  # whoever asks for this cell meets the same error
+                continue  # the test that requests this cell gets the same error
 
     def _missing(self, request: CellRequest) -> list[Query]:
         """Returns the questions of an expected part of a cell that the store has no answers to."""
         partial = self._partial_cell(request.cell)
-        views = 1 if self._stops(partial) else partial.views  # whether a further patch is asked about depends on the first
+        views = 1 if self._stops(partial) else partial.views  # whether further patches are needed depends on the first
         places = self.changed(request.cell.dataset, request.cell.setting) if request.places is None else request.places
         numbers = [place * partial.views + view for place in partial.missing(places) for view in range(views)]
         queries = self._queries(partial, numbers)
@@ -547,7 +547,7 @@ class Evaluator:
         return self._partial[cell]
 
     def _queries(self, partial: PartialCell, numbers: Sequence[int]) -> list[Query]:
-        """Returns questions of a cell by their places in it; each is made once."""
+        """Returns questions of a cell by index; each is created once."""
         views = partial.views
         new = list(dict.fromkeys(number // views for number in numbers if number not in partial.asked))
         if new:
@@ -555,7 +555,7 @@ class Evaluator:
         return [partial.asked[number] for number in numbers]
 
     def samples_in_model_coordinates(self, model: str, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset as a model is asked about them: boxes in the coordinates that it speaks."""
+        """Returns the samples of a dataset with boxes in the model's coordinates."""
         samples = self.samples(dataset)
         if not any(sample.localisation for sample in samples):
             return samples
@@ -568,7 +568,7 @@ class Evaluator:
         return {query.sample.id: by_recipe[query.recipe] for query in chosen if query.recipe in by_recipe}
 
     def _recall(self, cell: Cell, asked: Sequence[Query]) -> None:
-        """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
+        """Fills in the answer keys of recipes whose pixels are known from an earlier run."""
         known = {} if cell.setting == NO_IMAGE else self.store.get_digests({query.recipe for query in asked})
         unseen = () if cell.setting == NO_IMAGE else None
         key = self._keys_of(cell)
@@ -578,7 +578,7 @@ class Evaluator:
                 query.key = key(query, digests)
 
     def _keys_of(self, cell: Cell) -> Callable[[Query, tuple[str, ...]], str]:
-        """Returns what gives the keys of answers in a cell, by the digests of all images of a sample."""
+        """Returns the function for answer keys in a cell, by the digests of a sample's images."""
         if cell.model not in self._key_of:
             self._key_of[cell.model] = fingerprints_after(canonical_json(dict(self.model_fingerprint(cell.model))))
         key_of = self._key_of[cell.model]
@@ -592,7 +592,7 @@ class Evaluator:
         return key
 
     def _question_json(self, cell: Cell, query: Query) -> str:
-        """Returns what the keys of all answers to a question share, with commas between: text, choices, how to answer."""
+        """Returns the shared part of all answer keys of a question: text, choices, and how to answer."""
         about = cell.model, cell.dataset, query.sample.id, split(cell.setting)[0]
         if about not in self._questions_json:
             ref = self.models[cell.model]
@@ -612,7 +612,7 @@ class Evaluator:
         return self._backend(model).traits.batch_size or (chosen if isinstance(chosen, int) else START)
 
     def request(self, cell: Cell, query: Query, view: View | None = None) -> Request:
-        """Returns what is sent to the model for one view of a sample, whose key is then known."""
+        """Returns the request for a view of a sample and sets its key."""
         view = self._views.view(query.sample, cell.setting) if view is None else view
         ref = self.models[cell.model]
         query.key = self._keys_of(cell)(query, view.digests)

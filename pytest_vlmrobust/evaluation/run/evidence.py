@@ -1,4 +1,4 @@
-"""Evidence of a run: stores what an evaluator found, chooses samples as examples, and finds earlier runs."""
+"""Evidence of a run: stores answers, chooses examples, and finds earlier runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .views import of_view
 
 
 class EvidenceSource(Protocol):
-    """Who can say what answers are about: the evaluator."""
+    """The source of facts about answers: the evaluator."""
 
     @property
     def encoded(self) -> Mapping[str, str]:
-        """The predictions that were read from the store for the cell at hand, as the JSON that they have there, by key."""
+        """The stored JSON of predictions of the current cell, by key."""
         ...
 
     def dataset(self, name: str) -> Dataset:
@@ -40,15 +40,15 @@ class EvidenceSource(Protocol):
         ...
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the images of its samples from others, by id, of those that were shown as they are."""
+        """Returns the image digests of samples that were shown clean, by id."""
         ...
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
-        """Returns what determines the answers of a model."""
+        """Returns the fingerprint of a model."""
         ...
 
     def samples_in_model_coordinates(self, model: str, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset as a model is asked about them."""
+        """Returns the samples of a dataset with boxes in the model's coordinates."""
         ...
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
@@ -56,7 +56,7 @@ class EvidenceSource(Protocol):
         ...
 
     def question(self, sample: Sample, setting: Setting) -> Sample:
-        """Returns a sample as it is asked under a setting that may change the question."""
+        """Returns a sample as a setting changes its question."""
         ...
 
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
@@ -82,15 +82,15 @@ class EvidenceWriter:
     _encoded: dict[str, str] = field(default_factory=dict)
     """Their predictions that were read from the store, as the JSON that they have there, by key."""
     _joins: bool = False
-    """Whether results may wait for others, for a moment."""
+    """Whether results may briefly wait to share a transaction."""
     _stored_at: float = -math.inf
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """Stores what comes within the block in few transactions, the last when the block ends or fails.
+        """Stores the results of the block in few transactions, the last one when the block ends or fails.
 
-        Adaptive mode asks about a cell in several parts, for which recalled answers come at once. Where a part takes longer, as
-        one that is inferred, it is stored with what waits, so that a run that is killed keeps what it measured.
+        Adaptive mode evaluates a cell in parts, and cached answers arrive at once. A part that takes longer, such as an
+        inferred part, is stored with everything waiting, so that a killed run keeps its results.
         """
         self._joins = True
         try:
@@ -106,9 +106,9 @@ class EvidenceWriter:
             self._stored_at = time.monotonic()
 
     def __call__(self, result: CellResult) -> None:
-        """Stores the answers of a cell, at once but for :meth:`joined`; before the first of a model and a dataset, what they are.
+        """Stores the answers of a cell, immediately except within :meth:`joined`, and once the facts about its model and dataset.
 
-        With the clean cell goes what tells images from others: by then it is known, whatever made or remembered them.
+        The clean cell includes the image digests, which are known by then.
         """
         model, name = result.cell.model, result.cell.dataset
         if (model, name) not in self._known:
@@ -139,9 +139,9 @@ class EvidenceWriter:
         }
 
 
-# Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.
+# Examples: a few samples of a cell as evidence, with question, images and answers.
 #
-# Which ones is decided by the answers alone: of the samples that show what is to be shown, the first of each category, then the
+# Only the answers decide which: of the samples of the wanted kind, the first of each category, then the
 # second of each, and so on.
 
 
@@ -150,13 +150,13 @@ PATCH_ONLY = "patch_only"
 MOST = {NEWLY_WRONG: 3, WHOLE_ONLY: 4, PATCH_ONLY: 4}
 """How many samples of a kind a cell shows."""
 RIGHT = 0.5
-"""The score from which a graded answer is shown as right."""
+"""The lowest graded score that is shown as right."""
 LONGEST = 500
-"""Characters of a question and of an answer that are kept."""
+"""Characters kept of a question or an answer."""
 
 
 def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
-    """Returns samples that a setting turned wrong; of patches, those that only the whole image or only a patch answers."""
+    """Returns samples that a setting turned wrong; for patches, samples answered only by the whole image or only by a patch."""
     setting = result.cell.setting
     if setting in BASELINES:
         return ()
@@ -185,7 +185,7 @@ def spread(indices: Iterable[int], samples: Sequence[Sample], most: int) -> list
 
 
 def patch_name(view: int, views: int) -> str:
-    """Returns how a patch is called: its row and column, counted from 1.
+    """Returns the name of a patch: its row and column, from 1.
 
     >>> patch_name(3, 9)
     'patch 2,1'
@@ -245,7 +245,7 @@ def _frame(score: Score) -> str:
 def _pictures(
     about: str, sample: Sample, files: Sequence[str], *, shown: Iterable[int] | None = None, frame: str = ""
 ) -> list[Picture]:
-    """Returns the images of one view that there are thumbnails of; ``shown`` are those worth showing, all by default."""
+    """Returns the thumbnails of a view's images; ``shown`` selects images, all by default."""
     names = image_names(sample)
     chosen = range(len(files)) if shown is None else shown
     return [
@@ -256,7 +256,7 @@ def _pictures(
 
 
 def image_names(sample: Sample) -> list[str]:
-    """Returns how the images of a sample are called: by the option that shows them, else by their number from 1."""
+    """Returns the names of a sample's images: the option that shows them, else their number from 1."""
     marked = [*[""] * sample.question.count(IMAGE_MARK), *(n for n, text in sample.options.items() for _ in range(_marks(text)))]
     options = marked if len(marked) == len(sample.images) else [""] * len(sample.images)
     return [option or f"image {number}" for number, option in enumerate(options, 1)]
@@ -281,21 +281,21 @@ def _example(kind: str, sample: Sample, replies: Sequence[Reply], pictures: Sequ
 
 
 def _worded(text: str, *, numbered: bool = True) -> str:
-    """Returns a text in which words stand where an image was shown."""
+    """Returns a text with words in place of images."""
     parts = text.split(IMAGE_MARK)
     marks = [f"[picture {number}]" if numbered else "[picture]" for number in range(1, len(parts))]
     return "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))[:LONGEST]
 
 
-# Runs: what earlier runs of a store left on disk, and how fast they were.
+# Earlier runs of a store, and their speed.
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How long an answer took, perturbing included, in one process."""
+    """Time per answer in one process, including perturbing."""
 
     seconds: float
-    """For each answer: the median over cells, so that the one that waited for weights to load counts little."""
+    """Seconds per answer: the median over cells, so that loading weights counts little."""
     cells: int
     """How many cells it was measured in."""
     run: str
@@ -311,9 +311,9 @@ def newest_runs(places: Iterable[Path]) -> list[Path]:
 
 
 def measured_rate(runs: Iterable[tuple[str, Sequence[Record]]], model: str, dataset: str) -> Rate | None:
-    """Returns how fast the newest run was that asked this model: about this dataset, else about another; ``None`` without one.
+    """Returns the speed of the newest run with this model, on this dataset or else on another; ``None`` without one.
 
-    Only cells count of which every answer was inferred while nothing else was.
+    Only cells count whose answers were all inferred without other work.
     """
     rates = [rate for name, records in runs for rate in _rates(name, records, model)]
     return next((rate for rate in rates if rate.dataset == dataset), next(iter(rates), None))

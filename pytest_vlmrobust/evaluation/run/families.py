@@ -13,7 +13,7 @@ DIRECT, THINKING = "direct", "thinking"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Models of one family that are asked in one way, by size."""
+    """Models of a family with the same prompt mode, by size."""
 
     members: tuple[str, ...]
     """Names in test ids, the smallest model first."""
@@ -27,9 +27,9 @@ class Family:
 
 
 def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
-    """Returns the families of at least two sizes, by the name that stands in test ids: ``qwen2-vl``, ``internvl-thinking``.
+    """Returns the families with at least two sizes, by name in test ids: ``qwen2-vl``, ``internvl-thinking``.
 
-    Models without a family or a size belong to none, and of two of one size the first counts.
+    Models without a family or size are left out; of two models with the same size the first counts.
     """
     by_family: dict[str, dict[float, str]] = {}
     for name, ref in models.items():
@@ -45,7 +45,7 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
 
 
 def non_thinking_counterpart(models: Mapping[str, ModelRef], name: str) -> str:
-    """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one.
+    """Returns the run's model that is ``name`` without thinking; empty if none.
 
     One that answers directly comes before one that is asked for its reasons.
     """

@@ -1,4 +1,4 @@
-"""Filling: a store is given the answers of a run, or of one part of several, and nothing is judged."""
+"""Filling: stores the answers of a run, or of one of its parts, without judging."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several parts that together are all questions of a run.
+    """One of several parts that together cover all questions of a run.
 
-    Questions about one image with one text are in one part under all settings: what is asked twice is asked in one place.
+    Questions with the same image and text are in the same part under all settings, so that equal requests are made once.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Shard:
 
     @classmethod
     def of_scheduler(cls, environment: Mapping[str, str] = os.environ) -> tuple[Shard, str]:
-        """Returns the part that a scheduler gave this job, and the variable that says so; all of it where none did."""
+        """Returns the part that a scheduler gave this job, and its environment variable; the whole without a scheduler."""
         for index, total, least in _SCHEDULERS:
             if environment.get(index, "").isdecimal():
                 given = {index: environment[index], total: environment.get(total, "")}
@@ -73,20 +73,20 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def holds(self, query: Query, cell: Cell) -> bool:
-        """Whether a question belongs to this part: by its text and the content of its images, before any setting."""
+        """Whether a question belongs to this part, by its text and clean images."""
         pictures = [] if cell.setting == NO_IMAGE else [image.identity() for image in query.sample.images]
         return derive_seed(0, "shard", query.text, *pictures) % self.count == self.number - 1
 
 
 @dataclass(eq=False)
 class Filling:
-    """What a store was given."""
+    """The result of filling a store."""
 
     shard: Shard
     answered: int = 0
     """Answers of this part that the store now has."""
     inferred: int = 0
-    """Those among them that a model gave just now."""
+    """Newly inferred answers among them."""
     failures: dict[str, int] = field(default_factory=dict)
     """Why questions have no answer, and how many for that reason."""
 
@@ -110,7 +110,7 @@ class Filling:
         return {cell: chosen for cell, chosen in places.items() if chosen}
 
     def fill(self, evaluator: Evaluator, places: Mapping[Cell, Sequence[int]]) -> Iterator[Cell]:
-        """Asks what the store lacks of these samples, and yields each cell that is done; a failure stops nothing else."""
+        """Infers the missing answers of these samples and yields each finished cell; a failure does not stop the others."""
         evaluator.expect(CellRequest(cell, chosen) for cell, chosen in places.items() if cell.setting not in PROBES)
         before = evaluator.inferred
         for cell, chosen in places.items():
@@ -136,7 +136,7 @@ class Filling:
         self.answered += result.n_requested - len(errors)
 
     def lines(self) -> list[str]:
-        """Returns what is to be said at the end."""
+        """Returns the lines of the final summary."""
         part = "" if self.shard.count == 1 else f"part {self.shard}: "
         lines = [f"{part}{quantity(self.answered, 'answer')}, {self.inferred} of them inferred, {self.lacking} are missing"]
         ranked = sorted(self.failures.items(), key=lambda each: -each[1])

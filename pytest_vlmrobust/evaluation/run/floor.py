@@ -1,8 +1,8 @@
-"""Floor: what can be scored without looking at an image, by guessing or by the same answer to every question of a kind.
+"""Floor: the score without looking at images, by guessing or by a constant answer to every question of a kind.
 
-A model that always says "No" is right whenever "No" is the answer. So chance comes from the targets of the
-samples that are asked: wherever a score has to exceed chance, and wherever an answer without the images counts as a guess. The
-luck of many attempts stays that of independent guesses: the same answer throughout is no luckier the tenth time.
+A model that always says "No" is right whenever "No" is the target. So chance follows from the targets of the
+samples, wherever a score must exceed chance and wherever an answer without images counts as a guess. The
+luck of many attempts is that of independent guesses: a constant answer is no luckier the tenth time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DATASETS = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floor:
-    """What each sample gives without looking, shape (N,), and in words which answer does."""
+    """The score of each sample without looking, shape (N,), and the answer that achieves it, in words."""
 
     scores: NDArray[np.float64]
     note: str
@@ -51,10 +51,10 @@ class _SampleKey:
 
 
 def floor(samples: Sequence[Sample]) -> Floor:
-    """Returns what samples give without looking: for each kind of answer the better of guessing and of one answer throughout.
+    """Returns the scores without looking: for each kind of answer the better of guessing and a constant answer.
 
-    The answers that are tried: the commonest letter, and the commonest text of the right option; the commonest of yes and no; the
-    commonest accepted answer to open questions, where two samples or more accept it, which scores what their scorer gives it.
+    The constant answers: the most common letter, and the most common text of the right option; the more common of yes and no; the
+    most common accepted answer to open questions if at least two samples accept it, scored by their scorers.
     """
     return _floor(_SampleKey(samples))
 
@@ -78,7 +78,7 @@ def _floor(key: _SampleKey) -> Floor:
 
 
 def _answers(task: str, samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
-    """Returns what each sample of a task scores with each answer that is tried."""
+    """Returns the scores of each sample of a task with each constant answer."""
     if task == "choice":
         letters = [_target(sample).upper() for sample in samples]
         texts = [_right_option(sample) for sample in samples]
@@ -89,7 +89,7 @@ def _answers(task: str, samples: Sequence[Sample]) -> dict[str, NDArray[np.float
 
 
 def _hits(targets: Sequence[str], worded: str) -> dict[str, NDArray[np.float64]]:
-    """Returns which samples have the commonest target, the first one of equals; nothing where no target is known."""
+    """Returns which samples have the most common target (the first of ties); empty without targets."""
     counts = Counter(target for target in targets if target)
     if not counts:
         return {}
@@ -98,7 +98,7 @@ def _hits(targets: Sequence[str], worded: str) -> dict[str, NDArray[np.float64]]
 
 
 def _open_answer(samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
-    """Returns what the answer that most samples accept scores on each; nothing where no two samples accept the same."""
+    """Returns the scores of the answer that most samples accept; empty if no two samples accept the same."""
     spelled: dict[str, str] = {}
     counts: dict[str, float] = defaultdict(float)
     accepting: Counter[str] = Counter()

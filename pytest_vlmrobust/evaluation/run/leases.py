@@ -1,7 +1,7 @@
-"""Leases: who works on an answer, how that process shows that it is at work, and when others stop waiting for it.
+"""Leases: which process works on an answer, how it shows that it is alive, and when others stop waiting.
 
-A process that died is noticed at once by others that see the same process table. Otherwise its lease runs out: leases are short,
-and whoever holds one renews it while the model works.
+Processes with the same process table notice a dead process at once. Otherwise its lease expires: leases are short,
+and their owner renews them while the model works.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import Store
 
 LEASE_SECONDS = 60.0
-"""How long an answer is waited for whose owner gives no sign of life."""
+"""How long others wait for an answer without a sign of life from its owner."""
 RENEWAL_SECONDS = 10.0
-"""How often a lease is renewed, so that at least 50 of its 60 seconds are left.
+"""How often a lease is renewed, so that at least 50 of its 60 seconds remain.
 
-That much may go wrong before another process takes over a lease that is still in use: a library holds Python's interpreter lock
-while it loads weights, the machine swaps, the clock of another machine is ahead. The price is then that both ask the model;
-the first answer is kept, and no answer is ever lost or wrong.
+This leaves room for delays before another process takes over a lease in use: a library holds the interpreter lock
+while loading weights, the machine swaps, the clock of another machine is ahead. In the worst case both ask the model;
+the first answer is kept, and no answer is lost or wrong.
 """
 NOTICE_SECONDS = 5.0
-"""After how long whoever waits says for whom."""
+"""Seconds of waiting before the user is told."""
 
 PROC = Path("/proc")
-"""Where Linux tells about processes; elsewhere it is absent."""
+"""Linux's process information."""
 _ENDED = frozenset("ZXx")
-"""States of a process that has ended: a zombie, whose parent has not asked for its exit status, or one that is being removed."""
+"""States of an ended process: a zombie, or one being removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, named so that neither its successor under the same number nor one of another machine is taken for it."""
+    """A process, named so that it cannot be confused with a later process of the same number or with one on another machine."""
 
     host: str
     pid: int
     started: str = ""
-    """When it started, in clock ticks since the machine did; empty where the system does not tell."""
+    """Its start in clock ticks since boot; empty if unknown."""
     system: str = ""
-    """The boot of the machine and the process table that ``pid`` belongs to; empty where the system does not tell.
+    """The boot id and the process table of ``pid``; empty if unknown.
 
-    Containers of one machine share the boot and not the table.
+    Containers of a machine share the boot but not the table.
     """
 
     @classmethod
@@ -61,7 +61,7 @@ class Owner:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Reads what ``str`` wrote; None for any other name."""
+        """Parses the output of ``str``; None for other names."""
         host, *rest = name.rsplit(":", 3)
         if len(rest) != 3 or not rest[0].isdigit():
             return None
@@ -72,7 +72,7 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether this process is known to have ended; of one in another process table nothing is known."""
+        """Whether this process is known to have ended; False for another process table."""
         same_table = self.system == _system() and (self.system != "" or self.host == socket.gethostname())
         if not same_table or os.name == "nt":  # on Windows os.kill would end the process
             return False
@@ -81,7 +81,7 @@ class Owner:
         except ProcessLookupError:
             return True
         except OSError:
-            pass  # it is there, and belongs to another user
+            pass  # it exists and belongs to another user
         state, started = _state_and_start(self.pid) or ("", self.started)
         return state in _ENDED or started != self.started
 
@@ -92,13 +92,13 @@ def owner_name() -> str:
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the owner of a lease is known to have ended; False where its name says nothing about a process."""
+    """Whether the owner of a lease is known to have ended; False if its name is no process."""
     found = Owner.parse(owner)
     return found is not None and found.is_gone
 
 
 def _state_and_start(pid: int) -> tuple[str, str] | None:
-    """Returns the state of a process and when it started, or None: fields 3 and 22 of ``/proc/PID/stat``, see proc(5)."""
+    """Returns the state and start of a process, or None: fields 3 and 22 of ``/proc/PID/stat``, see proc(5)."""
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -117,7 +117,7 @@ def _system() -> str:
 
 
 class Renewal:
-    """Renews the leases of an owner on one thread, as long as its answers are worked on: a thread for each batch costs more."""
+    """Renews the leases of an owner on a single thread while its answers are in work; a thread per batch would cost more."""
 
     def __init__(self, store: Store, owner: str) -> None:
         self._store, self._owner = store, owner
@@ -127,13 +127,13 @@ class Renewal:
 
     @contextlib.contextmanager
     def during(self, keys: Collection[str]) -> Iterator[None]:
-        """Renews the leases on these keys as long as the block runs, however long the model takes for it."""
+        """Renews the leases on these keys while the block runs."""
         work = object()
         self._worked_on[work] = keys
         with self._starting:
             if self._thread is None:
                 thread = threading.Thread(target=self._renew, name="vlm-leases", daemon=True)
-                thread.start()  # first, for closing must not wait for a thread that Ctrl-C kept from starting
+                thread.start()  # first, because closing must not wait for a thread that Ctrl-C kept from starting
                 self._thread = thread
         try:
             yield
@@ -155,10 +155,10 @@ class Renewal:
 
 @dataclass
 class Wait:
-    """What a process that waits for answers has seen of the leases on them.
+    """The leases seen by a process that waits for answers.
 
-    It goes by its own clock: a lease that does not change for as long as leases run is not renewed, whatever time it is on the
-    machine that holds it.
+    It uses only the local clock: a lease that does not change for its duration is not being renewed, whatever the time on the
+    owner's machine.
     """
 
     say: Callable[[str], None]
@@ -168,7 +168,7 @@ class Wait:
     _named: set[str] = field(default_factory=set)
 
     def lapsed(self, leases: Mapping[str, float], answers: int) -> list[str]:
-        """Returns the owners whose leases may be taken from them now, and says once of each other one that it is waited for."""
+        """Returns the owners whose leases may be taken over, and tells the user once about each other owner."""
         now = self.clock()
         self._began = now if self._began is None else self._began
         self._since = {lease: self._since.get(lease, now) for lease in leases.items()}

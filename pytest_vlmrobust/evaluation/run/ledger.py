@@ -1,4 +1,4 @@
-"""Ledger: what a run has spent so far, over all of its processes, and whether it may ask more."""
+"""Ledger: the spending of a run over all its processes, and whether its budget allows more."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _KEPT = "answers so far are in the store, and a later run asks for the others al
 class Ledger:
     """Counts answers and tokens, and compares them with the limits of a run.
 
-    Processes of one run share a file to which each appends a line for a batch: a line is far shorter than what a file system
-    writes at once, and a process that dies leaves what it spent.
+    Processes of a run share a file and append a line per batch: a line is far shorter than what a file system
+    writes atomically, and the spending of a dead process is kept.
     """
 
     path: Path | None = None
-    """The file that processes share; ``None`` counts in this process alone."""
+    """The shared file; ``None`` counts only this process."""
     seconds: float = 0.0
-    """How long after ``started`` nothing more is asked; 0 for no limit."""
+    """Seconds after ``started`` when inference stops; 0 for no limit."""
     tokens: int = 0
-    """After how many tokens nothing more is asked; 0 for no limit."""
+    """Tokens after which inference stops; 0 for no limit."""
     started: float = field(default_factory=time.time)
     """When the run began, by ``clock``."""
     clock: Callable[[], float] = time.time
@@ -42,7 +42,7 @@ class Ledger:
         self._spent = ""
 
     def add(self, model: str, answers: Iterable[Prediction]) -> None:
-        """Notes what answers took that a model just gave; failed ones are counted apart, for nothing is known of their tokens."""
+        """Adds the tokens of new answers of a model; failed answers are counted separately, because their tokens are unknown."""
         answers = list(answers)
         given = [answer for answer in answers if answer.finish_reason != "error"]
         counts = [tokens for answer in given if (tokens := answer.tokens) is not None]
@@ -64,7 +64,7 @@ class Ledger:
 
     @property
     def spending(self) -> dict[str, Spending]:
-        """What this process spent, by model."""
+        """The spending of this process, by model."""
         with self._lock:
             return dict(self._own)
 
@@ -105,14 +105,14 @@ def _append(path: Path, new: Spending) -> None:
 
 @dataclass(eq=False)
 class SharedSpending:
-    """What all processes of a run spent, read from the file that they share: each line once."""
+    """The spending of all processes of a run, read from the shared file, each line once."""
 
     path: Path
     _place: int = 0
     _totals: dict[str, Spending] = field(default_factory=dict)
 
     def read(self) -> dict[str, Spending]:
-        """Returns the totals so far, by model; none where no model answered yet."""
+        """Returns the totals so far, by model; empty without answers."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._place)

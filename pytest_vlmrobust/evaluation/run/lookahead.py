@@ -1,6 +1,6 @@
-"""Looking ahead: keeps a model busy with what coming tests will surely ask, while the test at hand waits for its answers.
+"""Looking ahead: keeps a model busy with certain requests of coming tests while the current test waits for its answers.
 
-A test whose answers are there goes on to the next ones before its turn. It asks what it would ask then.
+A test whose answers are available continues before its turn, with the same requests.
 """
 
 from __future__ import annotations
@@ -22,61 +22,61 @@ if TYPE_CHECKING:
     from .evaluator import Evaluator
 
 COMING = 512
-"""Cells that are looked at for what can be asked ahead: those behind them have to wait for theirs."""
+"""How many coming cells are considered for asking ahead."""
 
 
 class EarlyStopping(Protocol):
-    """What may end the test of a cell before all its answers are there."""
+    """The early stopping of a cell's test."""
 
     n_asked: int
-    """How many answers there are once what is asked next is answered."""
+    """The number of samples after the next requests."""
     at_look: bool
-    """Whether what is asked next is looked at, which reads further cells."""
+    """Whether a look follows the next requests, which reads more cells."""
 
     def request(self, cell: Cell, first: int, last: int) -> CellRequest:
         """Returns how samples of a cell are asked, by their numbers in the order in which they are asked."""
         ...
 
     def next(self) -> Sequence[CellRequest]:
-        """Returns what is asked next; nothing once the test is decided, or has to ask all."""
+        """Returns the next requests; empty once the test is decided or needs all samples."""
         ...
 
     def take(self, scores: Sequence[NDArray[np.float64]]) -> None:
-        """Takes the scores of what was asked next into account."""
+        """Adds the scores of the last requests."""
         ...
 
 
 @dataclass(eq=False)
 class Lookahead:
-    """The coming tests of a run, as far as more may be asked of them before their turn."""
+    """The coming tests of a run that may need more answers before their turn."""
 
     answers: Answers
     asker: Evaluator | None
-    """What asks models ahead of their turn; ``None`` where nothing is asked ahead."""
+    """The evaluator for asking ahead; ``None`` without asking ahead."""
     models: Iterable[str]
     stopping: Callable[[Cell], Any]
-    """Begins the :class:`EarlyStopping` of a cell; ``None`` for one that is asked in full."""
+    """Starts the :class:`EarlyStopping` of a cell; ``None`` if it uses all samples."""
     is_task: Callable[[str], bool]
-    """Whether a dataset is made by a task, which a model may not be shown to do."""
+    """Whether a dataset belongs to a task, which a model may be unable to do."""
     why_task_not_shown: Callable[[str, str], str]
     between: tuple[int, int] = (0, 0)
     """Answers that were inferred and recalled between tests, which no record counts yet."""
     _coming: dict[Cell, None] = field(default_factory=dict)
     _tested: set[Cell] = field(default_factory=set)
-    """Those among them that have a test of their own."""
+    """Cells among them with a test."""
     _begun: dict[Cell, EarlyStopping] = field(default_factory=dict)
     """Tests that were advanced before their turn."""
     _expected: dict[Cell, int] = field(default_factory=dict)
     """How many of the first samples of a cell are on their way."""
 
     def plan(self, cells: Iterable[Cell], tested: Collection[Cell]) -> None:
-        """Says what a run will ask."""
+        """Sets the cells of a run."""
         if self.asker is not None:
             self._coming.update(dict.fromkeys(cells))
             self._tested.update(tested)
 
     def begin(self, about: Planned) -> Any:
-        """Returns what was begun of a test whose turn has come; ``None`` where nothing was."""
+        """Returns the started stopping of the current test, or ``None``."""
         begun = None
         if isinstance(about, Cell):
             self._coming.pop(about, None)
@@ -85,14 +85,14 @@ class Lookahead:
         return begun
 
     def scores(self, requests: Sequence[CellRequest]) -> list[NDArray[np.float64]]:
-        """Asks about parts of cells of one model, all at once, and returns the scores of each."""
+        """Evaluates parts of cells of a model together, and returns the scores of each."""
         self._ask_ahead(requests[0].cell.model)
         if len(requests) > 1:
             self.expect(requests)
         return [self.answers.result(request.cell, request.places).values for request in requests]
 
     def expect(self, requests: Sequence[CellRequest]) -> None:
-        """Has these asked about at once, so that none waits for the one before."""
+        """Queues these requests together, so that none waits for another."""
         if self.asker is not None and requests:
             self.asker.expect(requests)
             self._ask_ahead(requests[0].cell.model)
@@ -109,8 +109,8 @@ class Lookahead:
         self.between = (self.between[0] + more[0], self.between[1] + more[1])
 
     def _ask_ahead(self, model: str) -> None:
-        """Has a model asked about what coming tests need, as far as it has room."""
-        if self.asker is None or self.asker.room(model) <= 0:  # nothing is asked of a model whose answers are all stored
+        """Queues requests of coming tests for a model while there is room."""
+        if self.asker is None or self.asker.room(model) <= 0:  # a model whose answers are all stored gets no requests
             return
         unanswered: set[Cell] = set()
         for cell in list(islice((cell for cell in self._coming if cell.model == model), COMING)):
@@ -125,7 +125,7 @@ class Lookahead:
                 del self._coming[cell]
 
     def _advance(self, cell: Cell, asker: Evaluator, unanswered: set[Cell]) -> bool:
-        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it."""
+        """Advances a coming cell with available answers; returns whether no further request is known."""
         stopping = self._begun.get(cell) or self.stopping(cell)
         if stopping and cell not in self._tested:
             return True
@@ -162,7 +162,7 @@ class Lookahead:
         return True
 
     def _expect_first(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> None:
-        """Has the first samples of a cell asked about, those that are not on their way yet."""
+        """Queues the first samples of a cell that are not pending yet."""
         request = stopping.request(cell, self._expected.get(cell, 0), stopping.n_asked)
         if request.places:
             asker.expect([request])

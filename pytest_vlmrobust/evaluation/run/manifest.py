@@ -1,4 +1,4 @@
-"""Manifest: what determined a run, JSON-safe: versions, settings, models, data and policies."""
+"""Manifest: everything that determined a run, JSON-safe: versions, settings, models, data and policies."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _CI_VARIABLES = (
     *("CI_PROJECT_PATH", "CI_COMMIT_REF_NAME", "CI_PIPELINE_ID", "CI_JOB_ID", "CI_JOB_NAME"),
     *("JOB_NAME", "BRANCH_NAME", "BUILD_NUMBER", "BUILD_TAG"),
 )
-"""Variables that say which job of GitHub, GitLab or Jenkins a run belongs to; no other is read, for some hold secrets."""
+"""Variables with the job of GitHub, GitLab or Jenkins; no others are read, because some hold secrets."""
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")
 """Variables of these that name the commit."""
 
 
 def job(directory: Path, environment: Mapping[str, str] = os.environ) -> dict[str, object]:
-    """Returns the ``commit`` that a run belongs to, and what its ``ci`` calls it; each only where somebody knows."""
+    """Returns the ``commit`` of a run and the job of its ``ci``, if known."""
     commit = next(filter(None, map(environment.get, _COMMITS)), "") or _checked_out(directory)
     known = {name: environment[name] for name in _CI_VARIABLES if environment.get(name)}
     return {**({"commit": commit} if commit else {}), **({"ci": known} if known else {})}
@@ -43,7 +43,7 @@ def job(directory: Path, environment: Mapping[str, str] = os.environ) -> dict[st
 
 @lru_cache(maxsize=1)
 def _checked_out(directory: Path) -> str:
-    """Returns the commit that is checked out in a directory, with ``-dirty`` where tracked files differ; empty without Git."""
+    """Returns the commit checked out in a directory, with ``-dirty`` if tracked files differ; empty without Git."""
     command = ["git", "-C", str(directory), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS)  # noqa: S603 - no shell
@@ -65,7 +65,7 @@ def origins(
     policies: Mapping[str, Policy],
     directory: Path,
 ) -> dict[str, object]:
-    """Returns what determined a run as far as it is known before anything is inferred; no weights are loaded for it."""
+    """Returns what determines a run and is known before the first inference, without loading weights."""
     return {
         **job(directory),
         "run": run_id,
@@ -88,10 +88,10 @@ def measured_facts(
     hold_backend: Callable[[ModelRef], Guard],
     processes: Mapping[str, Any],
 ) -> dict[str, object]:
-    """Returns what the manifest says once tests ran: what determines the answers of models, the data, and the outcomes.
+    """Returns the part of the manifest known after the tests: the fingerprints of models, the data, and the outcomes.
 
-    What is no longer available is replaced by the reason. A model whose tests all ended in errors, and of which a process said
-    why, is not looked at again: its server may hang.
+    An unavailable value is replaced by the reason. A model whose tests all ended in errors, with a reason from a process,
+    is not contacted again, because its server may hang.
     """
     records = list(records)
     problems = {name: about for said in processes.values() for name, about in said.items() if "problem" in about}
@@ -112,11 +112,11 @@ def measured_facts(
 
 
 ORIGIN = ("backend", "location", "revision", "prompt_mode", "family", "parameters_billion")
-"""Fields of a model that a manifest gives."""
+"""Fields of a model in a manifest."""
 
 
 def model_origin(ref: ModelRef) -> dict[str, object]:
-    """Returns where a model is from, how it is asked, and its family and size."""
+    """Returns the origin of a model, its prompt mode, and its family and size."""
     given = {name: value for name in ("adapter", "quantization", "deployment") if (value := getattr(ref, name))}
     return {**{name: getattr(ref, name) for name in ORIGIN}, **given}
 

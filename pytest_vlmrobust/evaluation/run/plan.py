@@ -1,4 +1,4 @@
-"""The plan: from what was asked for to cells, in one order that depends on nothing else."""
+"""The plan: from the inputs of a run to its cells, in a fixed order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .families import families, non_thinking_counterpart
 from .resolutions import PREPROCESSING, preprocessing
 
 LADDER = "ladder"
-"""Stands for twelve rungs up to the size of a dataset's images, where all have one, and for the published ladder elsewhere."""
+"""The name of twelve rungs up to the size of a dataset's images if they are equal, else of the published ladder."""
 RUNGS = 12
 PATCHES = "patches"
-"""Stands for the grids that a run cuts images into."""
+"""The name of the grids of a run."""
 GRIDS = (2, 3)
-"""The published grids that a run uses where nothing is said."""
+"""The published grids that a run uses by default."""
 ORDERS = "options"
-"""Stands for every cyclic order of the largest choice set of a dataset, and of four options at least."""
+"""The name of all cyclic orders of a dataset's largest choice set, with at least four options."""
 FEWEST_OPTIONS = 4
 
 
@@ -37,7 +37,7 @@ def expand_settings(
     grids: Sequence[int] = GRIDS,
     most_options: int = FEWEST_OPTIONS,
 ) -> tuple[Setting, ...]:
-    """Returns the settings that ``names`` stand for: a setting, or a set of them.
+    """Expands names of settings and sets of settings.
 
     Sets are those of perturbations, such as ``robustbench``, and four that depend on the run: ``ladder``, ``preprocessing``,
     ``patches`` and ``options``. ``native_long_edge`` is the one that all images of the dataset share, in pixels; ``most_options``
@@ -101,7 +101,7 @@ def _members(name: str, native_long_edge: int | None, grids: Sequence[int], most
 
 
 def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]]) -> list[Cell]:
-    """Returns the cells, model by model, so that a model is loaded once; baselines first, so that drops can be told at once."""
+    """Returns the cells by model, so that each model is loaded once, with baselines first, so that drops are known at once."""
     return [
         Cell(model, dataset, setting)
         for model in models
@@ -120,8 +120,8 @@ def plan_sweeps(
 ) -> list[SweepMetric]:
     """Returns the summary metrics of every sweep, model by model.
 
-    A metric that compares a thinking model with its twin is planned for models that have one in the run, and for no other; one
-    that compares with an earlier run only where the run has a ``baseline``.
+    A metric that compares a thinking model with its twin is planned only for models with a twin in the run, and a metric
+    that compares with an earlier run only with a ``baseline``.
     """
     twins = {name: needs_twin(name) for name in names}
     return [
@@ -148,7 +148,7 @@ def needs_twin(metric: str) -> bool:
 def plan_families(
     models: Mapping[str, ModelRef], datasets: Sequence[str], names: Sequence[str], splits: Sequence[str]
 ) -> list[FamilyMetric]:
-    """Returns the properties of every family of models in the run; none where no family has two sizes."""
+    """Returns the properties of every family of models in the run; empty if no family has two sizes."""
     for name in names:
         if name not in metrics.FAMILY_METRICS:
             raise UnknownName("metric of a family", name, metrics.FAMILY_METRICS)
@@ -161,29 +161,29 @@ def plan_families(
     ]
 
 
-# Forecast: what a run will ask, what of it the store already holds, and what the rest costs where that is known.
+# Forecast: the inferences of a run, those already stored, and the cost of the rest if known.
 
 
 _EXAMPLES = 400
-"""Stored answers that the mean number of tokens is taken over."""
+"""Stored answers used for the mean number of tokens."""
 RateOf = Callable[[str, str], Rate | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Mean numbers of tokens of an answer and its prompt, as far as a backend says."""
+    """Mean token counts of an answer and its prompt, if the backend counts them."""
 
     prompt: float
     visual: float | None
     answers: int
     """How many stored answers they are means of."""
     completion: float | None = None
-    """Of the answer itself; ``None`` where the backend counts prompts only."""
+    """Tokens of the answer; ``None`` if the backend counts only prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What one model will be asked about one dataset."""
+    """The requests to a model about a dataset."""
 
     model: str
     dataset: str
@@ -192,15 +192,15 @@ class Forecast:
     passes: int
     """Forward passes: one for each view, and so n * n for a sample under ``patches:n``."""
     held: int | None
-    """Those whose answers the store holds; ``None`` where the files of the model cannot be read, so that nobody knows."""
+    """Answers already in the store; ``None`` if the model's files cannot be read."""
     unrendered: int
-    """Those whose pixels were never made: whether an answer to the same pixels is there shows only then."""
+    """Views never rendered: whether their pixels have an answer is not known yet."""
     rate: Rate | None = None
     tokens: Tokens | None = None
     problem: str = ""
     """Why something of it is not known."""
     cost: float = math.nan
-    """What the answers to be made cost at the prices that the models file declares; NaN where that is not known."""
+    """Cost of the missing answers at the declared prices; NaN if unknown."""
     currency: str = ""
 
     @property
@@ -250,7 +250,7 @@ def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
 
 
 def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
-    """Returns the mean numbers of tokens that backends noted on answers; ``None`` where none did."""
+    """Returns the mean token counts of answers; ``None`` without counts."""
     answers = list(answers)
     noted = [answer.details for answer in answers if token_count(answer.details.get("prompt_tokens")) is not None]
     completion = [tokens[1] for answer in answers if (tokens := answer.tokens) is not None]

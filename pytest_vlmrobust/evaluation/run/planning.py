@@ -1,4 +1,4 @@
-"""Planning: what a run would ask and what that would cost, as the rows and lines that ``--vlm-plan`` prints."""
+"""Planning: the requests and cost of a run, as printed by ``--vlm-plan``."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class RunForecast:
     found: Sequence[Forecast]
     disk: str
     probes: int = 0
-    """Questions that are asked once more beside the clean cells, at most."""
+    """The most questions repeated as probes with the clean cells."""
 
     @classmethod
     def of(cls, evaluator: Evaluator, cells: Iterable[Cell], earlier: Iterable[Path], store: Path) -> RunForecast:
-        """Returns what the evaluation of cells would take; no weights are loaded."""
+        """Returns the forecast for cells, without loading weights."""
         runs = []
         for path in newest_runs(earlier):
             with contextlib.suppress(StoreError):  # of another release: its times are not known
@@ -58,7 +58,7 @@ class RunForecast:
 
     @property
     def lines(self) -> list[str]:
-        """What the numbers of the table rest on, and what nobody knows."""
+        """The basis of the table's numbers, and what is unknown."""
         passes, missing = sum(one.passes for one in self.found), sum(one.missing for one in self.found)
         alike: dict[str, list[str]] = {}
         for one in self.found:
@@ -85,7 +85,7 @@ def _row(one: Forecast) -> tuple[str, ...]:
 
 
 def _cost(one: Forecast) -> str:
-    """Returns what the answers to be made cost, where the models file declares prices; empty where it does not."""
+    """Returns the cost of missing answers; empty without declared prices."""
     if not one.currency:
         return ""
     if math.isnan(one.cost):
@@ -121,7 +121,7 @@ def _of_rate(rate: Rate | None, dataset: str) -> str:
 
 
 def _disk(evaluator: Evaluator, answers: int, directory: Path) -> str:
-    """Returns how much room the answers take, at the size of those that are there: in the store, and as evidence of the run."""
+    """Returns the disk space of the answers in the store and in the run's evidence, estimated from existing answers."""
     store = evaluator.store
     free = f"{size(shutil.disk_usage(directory).free)} are free at {directory}"
     if not len(store):

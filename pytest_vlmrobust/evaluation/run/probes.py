@@ -1,9 +1,9 @@
-"""Probes: a few questions that are asked once more in another way, because no score tells what their answers do.
+"""Probes: a few questions asked again in another way, because scores do not show what they reveal.
 
-``exchanged`` shows a question with the images of another one, at the sizes of its own: a model that looks has other answers
-then, and one that is told no more than how large its images are has not. ``again`` asks a
-question with nothing beside it in its batch: an answer that depends on its neighbours is another one then. Answers to probes are
-kept in the store and in the evidence as all others are; no test is about them.
+``exchanged`` shows a question with the images of another question, at its own sizes: a model that looks then gives other
+answers, and a model that only sees image sizes does not. ``again`` sends a
+question alone in its batch: an answer that depends on its neighbours then differs. Answers to probes are
+in the store and the evidence like all others, but have no test.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 T = TypeVar("T")
 
 FEWEST = 10
-"""Answers below which nothing is said of a model: a few equal ones are chance."""
+"""The fewest answers for a conclusion: a few equal answers may be chance."""
 PROBED = 12
-"""Questions of a dataset that are asked once more: some may fail."""
+"""Questions of a dataset that are repeated: some may fail."""
 _TRIED = 4 * PROBED
 
 
 def shown_setting(setting: Setting) -> Setting:
-    """Returns what is done to the images: nothing where the question is a probe."""
+    """Returns the setting for images: clean for a probe."""
     return CLEAN if setting in PROBES else setting
 
 
 def probed_places(setting: Setting, samples: Sequence[Sample]) -> list[int]:
-    """Returns the places of the samples that a probe asks about, spread over the dataset; none where they are too few.
+    """Returns the positions of a probe's samples, spread over the dataset; empty if there are too few.
 
-    They follow from the questions and their right answers, so that a verification finds the same ones.
+    They depend only on the questions and targets, so that a verification selects the same samples.
     """
     if setting == EXCHANGED:
         whose = exchanges(samples)
@@ -47,10 +47,10 @@ def probed_places(setting: Setting, samples: Sequence[Sample]) -> list[int]:
 
 
 def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
-    """Returns, by id, the samples whose images are exchanged, each with the one whose images it is shown.
+    """Returns, by id, the samples with exchanged images, each with the sample whose images it gets.
 
-    That is the next one with as many images, from another source, and with another right answer: two questions with one answer
-    may have it whichever image is shown.
+    That is the next sample with as many images, another source and another target: questions with the same target
+    may have the same answer for both images.
     """
     pictured = [place for place, sample in enumerate(samples) if sample.images and sample.localisation is None]
     if len({str(samples[place].target) for place in pictured}) < 2 or len(pictured) < FEWEST:
@@ -68,13 +68,13 @@ def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """An image at the size of another one."""
+    """An image at the size of another image."""
 
     picture: ImageSource
     like: ImageSource
 
     def load(self) -> NDArray[np.uint8]:
-        """Returns its pixels, unchanged where both have one size."""
+        """Returns its pixels, unchanged if both have the same size."""
         from PIL import Image
 
         pixels, (height, width, _) = self.picture.load(), self.like.load().shape
@@ -83,12 +83,12 @@ class Resized:
         return np.array(Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC))
 
     def identity(self) -> str:
-        """Returns what changes whenever one of the two can have changed."""
+        """Returns an identity that changes when either image may have changed."""
         return f"{self.picture.identity()} at the size of {self.like.identity()}"
 
 
 def with_pictures_of(sample: Sample, other: Sample) -> Sample:
-    """Returns a sample with the images of another one that has as many, each at the size of its own."""
+    """Returns a sample with the images of another sample, at its own sizes."""
     return replace(sample, images=tuple(map(Resized, other.images, sample.images)))
 
 
@@ -98,6 +98,6 @@ def _is_another(sample: Sample, other: Sample) -> bool:
 
 
 def _spread(things: Iterable[T], most: int) -> list[T]:
-    """Returns at most so many of these, evenly spaced."""
+    """Returns at most ``most`` of these, evenly spaced."""
     every = list(things)
     return [every[number * len(every) // most] for number in range(most)] if len(every) > most else every

@@ -34,7 +34,7 @@ Facts = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question as a person looks at it; every text is that of the data, whatever it holds."""
+    """A question for display; all texts are from the data, unchecked."""
 
     id: str
     text: str
@@ -45,30 +45,30 @@ class Question:
     scorer: str
     category: str
     pictures: tuple[bytes, ...]
-    """A WebP of each, small enough for a page; empty where the image cannot be read."""
+    """A small WebP of each image; empty if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of a dataset."""
+    """The profile of a dataset."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
-    """What is asked about, and the answer."""
+    """Its subject and answer."""
     notes: tuple[str, ...]
-    """What its reader should know, such as rows left out."""
+    """Notes for its reader, such as rows left out."""
     refusal: str
-    """Why a run with these data is refused; empty where it is not."""
+    """Why a run with these data is refused; empty if it is not."""
     unread: tuple[str, ...]
     """Which images cannot be read, and why."""
     questions: tuple[Question, ...]
-    """The first ones."""
+    """The first questions."""
 
 
 def profile(dataset: Dataset) -> Profile:
-    """Returns what a dataset is, how it would be scored, and its first questions."""
+    """Returns the profile of a dataset: its content, scoring, and first questions."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the notes of the dataset, which stand in the profile
+        warnings.simplefilter("ignore")  # the notes of the dataset are in the profile
         samples = dataset.samples()
     refusal = _refusal(dataset, samples)
     sizes, unread = picture_sizes(samples)
@@ -137,7 +137,7 @@ def _counts(samples: Sequence[Sample]) -> Facts:
 
 
 def _repeats(samples: Sequence[Sample]) -> Facts:
-    """Returns how often the same question is asked about the same images, with the same answer and with another one."""
+    """Returns how often a question is repeated about the same images, with the same and with another target."""
     targets: dict[object, list[Sample]] = defaultdict(list)
     for sample in samples:
         options = tuple(sample.options.values())
@@ -196,7 +196,7 @@ def _pictures(samples: Sequence[Sample], sizes: dict[str, tuple[int, int]]) -> F
 
 
 def _listed(counts: Counter[str] | Counter[int], words: str = "") -> str:
-    """Returns the commonest first, with how often each is there."""
+    """Returns the values with their counts, most common first."""
     return first_few((f"{name}{words} ({count})" for name, count in counts.most_common()), _COMMONEST)
 
 

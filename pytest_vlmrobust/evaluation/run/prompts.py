@@ -1,8 +1,8 @@
 """The text that goes with an image: one template per kind of answer, one instruction per prompt mode.
 
-Questions and options are laid out as VLMEvalKit does; the instructions of the direct and the chain-of-thought mode are
-those of VLM-RobustBench, appendix C.3. A thinking model is asked like a direct one: it
-thinks by itself.
+The layout of questions and options is that of VLMEvalKit; the instructions of the direct and the chain-of-thought mode are
+those of VLM-RobustBench, appendix C.3. A thinking model gets the direct prompt, because it
+reasons anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pytest_vlmrobust.backends.contract import Guard
 from pytest_vlmrobust.core.boxes import PIXELS, RESIZED_PIXELS, Box, BoxSpace, Localisation, box_space
 from pytest_vlmrobust.core.sample import Sample
 
-# How boxes are told and asked for in a prompt, in the coordinates that the model speaks.
+# Boxes in a prompt, in the model's coordinates.
 
 
 _UNITS = {
@@ -40,7 +40,7 @@ _COT = (
 
 
 def box_task(sample: Sample) -> str:
-    """Returns what comes after the images: their size, how boxes are written, those that are told, and what to find."""
+    """Returns the text after the images: their size, the format of boxes, given boxes, and what to find."""
     about = _about(sample)
     told = f"In the {_ORDINALS[about.given_in]} picture: {_json(about.given, about)}\n" if about.given else ""
     sided = any(name.startswith(("left", "right")) for name in (*about.given, *about.boxes))
@@ -84,7 +84,7 @@ def _json(boxes: Mapping[str, Box], about: Localisation) -> str:
 
 
 def _box(box: Box, about: Localisation) -> str:
-    """Returns a box as JSON; one without extent as the point that it is."""
+    """Returns a box as JSON; a box without extent as a point."""
     space = about.spoken
     numbers = _spelled(space.write(box, about.size), space)
     is_point = (box[0], box[1]) == (box[2], box[3])
@@ -101,7 +101,7 @@ def _base(space: BoxSpace) -> str:
 
 
 _TOKENS_AROUND, _TOKENS_OF_A_BOX = 48, 48
-"""A box in JSON, keys and four numbers of four digits, takes about 40 tokens where each digit is one."""
+"""Token limits for boxes: a box in JSON, keys and four numbers of four digits, takes about 40 tokens with one per digit."""
 _CHOICE_INSTRUCTIONS = {
     "direct": (
         "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
@@ -134,8 +134,8 @@ _LAYOUT = "{question}\n{instruction}"
 def prompt(sample: Sample, mode: str) -> str:
     """Returns the text for a sample in a prompt mode (``direct``, ``cot`` or ``thinking``).
 
-    An instruction of the sample takes the place of the direct one; in the chain-of-thought mode it is said before. Boxes are
-    told and asked for in the space of the sample's ``localisation``.
+    A sample's instruction replaces the direct instruction; in chain-of-thought mode it comes before. Boxes are
+    written in the space of the sample's ``localisation``.
     """
     asked_like = "direct" if mode == "thinking" else mode
     is_choice, is_boxes = sample.task == "choice", sample.task == "boxes"
@@ -154,7 +154,7 @@ def prompt(sample: Sample, mode: str) -> str:
 
 
 def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:
-    """Returns the answers whose log-probabilities decide, or nothing where the model has to write: first, or for its scorer."""
+    """Returns the letters to score by log-probability; empty if the model must write, for reasoning or for its scorer."""
     if mode != "direct" or sample.scorer not in ("", sample.task):
         return ()
     if sample.task == "choice":
@@ -163,7 +163,7 @@ def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:
 
 
 def answer_limit(sample: Sample, mode: str, limit: int) -> int:
-    """Returns how many tokens an answer may have: ``limit``, or what boxes take where nothing else is to be written."""
+    """Returns the token limit of an answer: ``limit``, or the length of boxes if nothing else is written."""
     if mode != "direct" or sample.localisation is None:
         return limit
     return min(limit, _TOKENS_AROUND + _TOKENS_OF_A_BOX * len(sample.localisation.boxes))
@@ -179,13 +179,13 @@ def _filled(layout: str, **parts: str) -> str:
     return re.sub(rf"{{({'|'.join(parts)})}}", lambda found: parts[found[1]], layout)
 
 
-# Spaces: the coordinates in which one model is told boxes and answers with them.
+# Spaces: the box coordinates of a model.
 
 
 def in_space_of(sample: Sample, convention: str, backend: Guard) -> Sample:
-    """Returns a sample that asks for boxes with the space of a model's convention; any other one as it is.
+    """Returns a localisation sample with the space of a model's convention; other samples unchanged.
 
-    What its processor makes of an image is asked of the backend only where the convention depends on it.
+    The image size after the processor is requested only if the convention depends on it.
     """
     about = sample.localisation
     if about is None:
@@ -194,7 +194,7 @@ def in_space_of(sample: Sample, convention: str, backend: Guard) -> Sample:
     return dataclasses.replace(sample, localisation=dataclasses.replace(about, space=box_space(convention, about.size, seen)))
 
 
-# What the prompts of a box task tell about the boxes that they ask for: computed from the samples, no model is asked.
+# How much the prompts of a box task reveal about the boxes, computed from the samples without a model.
 
 
 _Named: TypeAlias = tuple[tuple[str, Box], ...]
@@ -202,9 +202,9 @@ _UNKNOWN = (float("nan"),) * 4
 
 
 def prompt_leakage_ious(samples: Sequence[Sample]) -> NDArray[np.float64] | None:
-    """Returns the mean overlap that each prompt alone foretells, shape (N,), read-only; None where no boxes are asked for.
+    """Returns the mean overlap predictable from each prompt alone, shape (N,), read-only; None without boxes.
 
-    Equal samples give the same; see :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
+    See :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
     """
     asked = [(sample.source_image, about) for sample in samples if (about := sample.localisation)]
     if not asked or len(asked) != len(samples):
@@ -227,6 +227,6 @@ def _shares(boxes: Mapping[str, Box], size: tuple[int, int]) -> _Named:
 
 
 def _by_name(boxes: Iterable[_Named]) -> dict[str, list[Box]]:
-    """Returns the boxes of all samples by name, NaN where a sample has none."""
+    """Returns the boxes of all samples by name; NaN for missing boxes."""
     each = [dict(one) for one in boxes]
     return {name: [one.get(name, _UNKNOWN) for one in each] for name in sorted({name for one in each for name in one})}

@@ -1,6 +1,6 @@
-"""The queue of questions: what is asked next, in the order of the plan, and who waits for it.
+"""The queue of questions: the next ones in plan order, and the callers that wait for them.
 
-Nothing here waits, computes or stores. Several threads work on one queue: whoever calls a method holds the lock of the
+This module does not wait, compute or store. Several threads share a queue; callers of its methods hold the lock of the
 :class:`~pytest_vlmrobust.evaluation.run.asking.Engine` that it belongs to.
 """
 
@@ -16,19 +16,19 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 
 AHEAD_BYTES = 16 * 2**20
-"""Prepared requests that may wait for their turn, beside those of the next batch."""
+"""Bytes of prepared requests that may wait, in addition to the next batch."""
 BATCH_BYTES = 512 * 2**20
-"""A batch that has reached this is not filled up further; a request alone may be larger."""
+"""Bytes at which a batch is full; a single request may be larger."""
 MIXED_BATCH_BYTES = 12 * 2**20
-"""The same where batches are filled across cells, on a CPU: larger ones take no less time."""
+"""The same for batches across cells on a CPU, where larger batches are not faster."""
 _PREPARED_AHEAD = 4
-"""How many batches of questions at most are prepared at a time, for each lane."""
+"""The most batches of prepared questions per lane."""
 _QUEUED = ("new", "preparing", "ready", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class CellRequest:
-    """What will be asked of a cell: the samples at these places of its dataset, or all."""
+    """A request for a cell: the samples at these positions of its dataset, or all."""
 
     cell: Cell
     places: Sequence[int] | None = None
@@ -36,7 +36,7 @@ class CellRequest:
 
 @dataclass(eq=False, slots=True)
 class Query:
-    """One view of a sample on its way: where it comes from, and the key of its answer once known."""
+    """A view of a sample in the queue: its origin, and the key of its answer once known."""
 
     sample: Sample
     text: str
@@ -53,19 +53,19 @@ class PendingQuery:
     cell: Cell
     query: Query
     group: object
-    """What it came in with; where answers depend on their batch, a batch holds questions of one group only."""
+    """The pull it belongs to. If answers depend on their batch, a batch has questions of a single group."""
     stage: str = "new"
-    """``new``, ``preparing``, ``ready`` or ``failed`` in the queue; then ``asked``, ``following`` (another one with its key is on
-    its way), ``elsewhere`` (another process is at it) or ``done``."""
+    """``new``, ``preparing``, ``ready`` or ``failed`` in the queue; then ``asked``, ``following`` (a question with its key is
+    pending), ``elsewhere`` (another process works on it) or ``done``."""
     waited: bool = False
-    """Whether somebody waits for it."""
+    """Whether a caller waits for it."""
     prepared: Prepared | None = None
     bytes: int = 0
     """How much memory it takes while it waits for its batch; known once it is ready."""
     in_work: int = 0
     """How many bytes of pixels it is counted with while it is prepared."""
     pixels: int = 0
-    """How many numbers its images have: what the number of visual tokens grows with; known once it is ready."""
+    """Numbers in its images, a proxy for visual tokens; known once it is ready."""
     prediction: Prediction | None = None
     error: BaseException | None = None
     leader: PendingQuery | None = None
@@ -79,13 +79,13 @@ class PendingQuery:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody waits for it, or for one that follows it."""
+        """Whether a caller waits for it or for a question that follows it."""
         return self.waited or any(follower.waited for follower in self.followers)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How batches are made for a model."""
+    """The limits of batches for a model."""
 
     size: int
     """How many questions a batch holds."""
@@ -105,28 +105,28 @@ class Queue:
 
     def __init__(self) -> None:
         self.demanded: dict[Query, PendingQuery] = {}
-        """Those that somebody waits for: they come first."""
+        """Questions that a caller waits for, which come first."""
         self.expected: dict[Query, PendingQuery] = {}
-        """Those that come behind them."""
+        """Expected questions, which come after them."""
         self.elsewhere: dict[Query, PendingQuery] = {}
-        """Those that somebody waits for and another process works on."""
+        """Awaited questions that another process works on."""
         self.done: list[PendingQuery] = []
-        """Those that somebody waits for and has not been told of yet."""
+        """Finished questions that are not delivered yet."""
         self._known: dict[Query, PendingQuery] = {}
         self._leaders: dict[str, PendingQuery] = {}
         self._held = 0
 
-    # What comes in.
+    # Adding questions.
 
     def expect(self, cell: Cell, queries: Iterable[Query]) -> None:
-        """Puts questions behind all others; known ones keep their place."""
+        """Appends questions to the queue; known questions keep their position."""
         group = object()
         for query in queries:
             if query not in self._known:
                 self._known[query] = self.expected[query] = PendingQuery(cell, query, group)
 
     def demand(self, cell: Cell, queries: Iterable[Query]) -> None:
-        """Puts questions among those that somebody waits for; answers that are there are told at once."""
+        """Adds questions that a caller waits for; available answers are delivered at once."""
         group = object()
         for query in queries:
             question = self._known.setdefault(query, PendingQuery(cell, query, group))
@@ -137,17 +137,17 @@ class Queue:
                 self._hurry(question.leader or question)
 
     def is_pending(self, queries: Iterable[Query]) -> bool:
-        """Whether the answer to one of these questions is on its way."""
+        """Whether the answer to one of these questions is pending."""
         known = (self._known.get(query) for query in queries)
         return any(question is not None and question.stage != "done" for question in known)
 
-    # What is worked on next.
+    # The next work.
 
     def next_batch(self, limits: Limits) -> tuple[list[PendingQuery], bool]:
-        """Takes the next batch out of the queue, if it is prepared; also returns whether questions of it failed, which are told.
+        """Takes the next batch from the queue if it is prepared; also returns whether some of its questions failed.
 
-        The first of the queue is part of it, then come those that somebody waits for, then those whose images are most like
-        the first one's in size.
+        It has the first question of the queue, then awaited questions, then those whose images are most similar to
+        the first in size.
         """
         window = self._window(limits)
         if not window or any(one.stage in ("new", "preparing") for one in window):
@@ -171,11 +171,11 @@ class Queue:
         return batch, False
 
     def next_new(self, limits: Limits, fits: Callable[[PendingQuery], bool] = lambda _question: True) -> PendingQuery | None:
-        """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows.
+        """Returns the first question to prepare now: always for the next batch, for later batches while memory allows.
 
-        None where that one does not fit beside what is being prepared: smaller ones behind it would keep it waiting.
+        None if it does not fit with the current work: smaller questions after it would delay it forever.
         """
-        ahead = islice(self._order(), _PREPARED_AHEAD * limits.size * limits.lanes)  # the next batch is made of the first of them
+        ahead = islice(self._order(), _PREPARED_AHEAD * limits.size * limits.lanes)  # the next batch comes from the first of them
         questions = ahead if self._held < AHEAD_BYTES else self._window(limits)
         question = next((one for one in questions if one.stage == "new"), None)
         if question is None or not fits(question):
@@ -187,9 +187,9 @@ class Queue:
         return chain(self.demanded.values(), self.expected.values())
 
     def _window(self, limits: Limits) -> list[PendingQuery]:
-        """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
+        """Returns the candidates for the next batch: twice as many as it holds, if memory allows."""
         leading = next(self._order(), None)
-        if limits.size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # one need not wait for those before it
+        if limits.size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # it need not wait for earlier questions
             first = (one for one in islice(self._order(), _PREPARED_AHEAD * limits.lanes) if one.stage in ("ready", "failed"))
             return list(islice(chain(first, self._order()), 1))
         window: list[PendingQuery] = []
@@ -203,17 +203,17 @@ class Queue:
             held += question.bytes
         return window
 
-    # What becomes of it.
+    # Results.
 
     def leads(self, question: PendingQuery, key: str) -> bool:
-        """Whether a question is the one to be asked of those with its key: the first that is prepared, if it is not forgotten."""
+        """Whether a question is the leader of its key: the first prepared question that is not dropped."""
         return self._known.get(question.query) is question and self._leaders.setdefault(key, question) is question
 
     def settle(
         self, question: PendingQuery, prepared: Prepared | None, stored: Prediction | None, error: BaseException | None
     ) -> None:
-        """Puts a question where it belongs after it was prepared."""
-        if self._known.get(question.query) is not question:  # it was withdrawn meanwhile
+        """Updates the queue after a question was prepared."""
+        if self._known.get(question.query) is not question:  # withdrawn meanwhile
             self._unlead(question)
         elif error is not None:
             question.error, question.stage = error, "failed"
@@ -228,10 +228,10 @@ class Queue:
             self._follow(question, self._leaders.get(question.query.key or ""))
 
     def finish(self, question: PendingQuery, prediction: Prediction | None, error: BaseException | None) -> None:
-        """Hands an answer or an error to whoever waits for it.
+        """Delivers an answer or an error to its callers.
 
-        Where nobody does, the store has the answer. A failed answer, which it does not keep, waits for whoever asks; an error is
-        forgotten, for whoever asks meets it again.
+        Without callers, the store has the answer. A failed answer, which is not stored, is kept for later callers; an error is
+        dropped, because a later caller meets it again.
         """
         self.take(question)
         self._unlead(question)
@@ -244,7 +244,7 @@ class Queue:
         question.followers = []
 
     def collect(self) -> tuple[dict[Query, Prediction], BaseException | None]:
-        """Returns the answers that are there, which leave the queue; where there are none, the first error."""
+        """Removes and returns the available answers; without any, returns the first error."""
         found = {one.query: one.prediction for one in self.done if one.prediction is not None}
         self.done = [one for one in self.done if one.prediction is None]
         for query in found:
@@ -252,7 +252,7 @@ class Queue:
         return found, None if found or not self.done else self.done[0].error
 
     def leave_elsewhere(self, question: PendingQuery) -> None:
-        """Notes that another process works on a question; one for which nobody waits is forgotten."""
+        """Records that another process works on a question; a question without callers is dropped."""
         if question.is_urgent:
             question.stage = "elsewhere"
             self.elsewhere[question.query] = question
@@ -268,7 +268,7 @@ class Queue:
         queue[question.query] = question
 
     def withdraw(self, queries: Iterable[Query] | None = None) -> None:
-        """Forgets questions, or all of them, but for those that are being computed: nobody waits for them any more."""
+        """Drops questions without callers (all by default), except those being computed."""
         for query in list(self._known) if queries is None else queries:
             question = self._known.get(query)
             if question is not None:
@@ -277,7 +277,7 @@ class Queue:
                     self.drop(question)
 
     def drop(self, question: PendingQuery) -> None:
-        """Forgets a question; those that follow it are asked for themselves."""
+        """Drops a question; its followers are asked themselves."""
         self.take(question)
         self._unlead(question)
         self._known.pop(question.query, None)
@@ -297,7 +297,7 @@ class Queue:
         self.elsewhere.pop(question.query, None)
 
     def _hurry(self, question: PendingQuery) -> None:
-        """Moves a question of the queue among those that somebody waits for."""
+        """Moves a question to the awaited questions."""
         if question.stage in _QUEUED:
             self.expected.pop(question.query, None)
             self.demanded[question.query] = question
@@ -308,7 +308,7 @@ class Queue:
             del self._leaders[key]
 
     def _follow(self, question: PendingQuery, leader: PendingQuery | None) -> None:
-        if leader is None or leader is question:  # the other one is done: its answer is in the store, or nowhere
+        if leader is None or leader is question:  # the other question is done: its answer is in the store, or nowhere
             question.stage = "new"
             return
         self.take(question)

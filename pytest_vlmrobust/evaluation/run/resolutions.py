@@ -13,7 +13,7 @@ from .probes import FEWEST
 from .results import CellResult
 
 PREPROCESSING = "preprocessing"
-"""The family of such steps, and what stands for the settings of Table 3 in a mark."""
+"""The family of these steps, and the name of Table 3's settings in a mark."""
 PADDED = {2: (3, 4, 6, 7, 8, 9, 11, 12), 4: (6, 7, 8, 9, 11, 12)}
 """Twelfths of the size that an image has before and after padding: 224 and 448 of 1344 pixels, as published."""
 ENLARGED = {2: (4, 8), 4: (8,)}
@@ -27,7 +27,7 @@ _PLAIN_ENLARGING = ("upscale_lanczos", "upscale_bicubic")
 def preprocessing(native_long_edge: int | None = None) -> list[str]:
     """Returns the settings of Table 3, such as ``resolution:224+pad_white:448``: padding first, then enlarging.
 
-    Enlarging is plain interpolation, and super-resolution where a network of the user's own is registered for it.
+    Enlarging is plain interpolation, or super-resolution if the user registered a network for it.
 
     >>> preprocessing(160)[:2]
     ['resolution:27+pad_white:40', 'resolution:27+pad_white:53']
@@ -45,12 +45,12 @@ def preprocessing(native_long_edge: int | None = None) -> list[str]:
 
 
 def twelfths(edge: int, count: int) -> int:
-    """Returns so many twelfths of a long edge in whole pixels, at least one."""
+    """Returns ``count`` twelfths of a long edge in whole pixels, at least 1."""
     return max(1, round(edge * count / TWELFTHS))
 
 
 def is_preprocessed(setting: Setting) -> bool:
-    """Whether a setting is a rung of the resolution ladder with one step of preprocessing after it."""
+    """Whether a setting is a rung of the resolution ladder followed by a preprocessing step."""
     if setting in BASELINES or len(setting.steps) != 2:
         return False
     return perturbations.info(str(setting)).family == f"ladder+{PREPROCESSING}"
@@ -62,24 +62,24 @@ def _networks() -> list[str]:
     return [name for name, record in REGISTRY.loaded_things().items() if record.family == PREPROCESSING and name not in built_in]
 
 
-# Rungs: what a model received of a resolution, which its processor may have undone, or small images never had.
+# Rungs: whether a resolution reached the model; its processor may undo it, and small images never had it.
 
 
 LADDER_FAMILY = "ladder"
 _LADDERS = ("resolution", "resolution_lanczos")
 _DETAILS = ("image_grid_thw", "visual_tokens")
-"""What backends say about an image after their processor, the most telling first."""
+"""Details of backends about an image after the processor, the most informative first."""
 _FEWEST_RUNGS = 3
 
 
 def received(result: CellResult) -> str:
-    """Returns what reached the model of the images of a cell; an empty string when it does not say."""
+    """Returns the image sizes that reached the model in a cell; empty if unknown."""
     kinds = list(dict.fromkeys(_seen(result) or ()))
     return first_few(kinds, 1)
 
 
 def same_pictures(results: Sequence[CellResult]) -> str:
-    """Returns why a ladder says nothing: all its rungs showed the very same images. An empty string where some differ."""
+    """Returns why a ladder is meaningless, if all its rungs showed identical images; else an empty text."""
     alike = list(_by_pictures(results).values())
     if len(alike) != 1 or len(alike[0]) == 1:
         return ""
@@ -87,9 +87,9 @@ def same_pictures(results: Sequence[CellResult]) -> str:
 
 
 def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
-    """Returns which rungs were one: the same images, or received by the model as one size, for every image.
+    """Returns which rungs were equal: identical images, or received at the same size, for every image.
 
-    Where the model does not say what it received, that is said.
+    If the received sizes are unknown, the text says so.
     """
     alike = list(_by_pictures(results).values())
     by_grid: dict[tuple[str, ...], list[CellResult]] = {}
@@ -111,10 +111,10 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def why_not_received(results: Sequence[CellResult]) -> tuple[int, str]:
-    """Returns how many rungs a model could not tell apart, and why it seems so; 0 where it could, or where too few are known.
+    """Returns how many rungs a model cannot distinguish, and the evidence; 0 if it can, or if too little is known.
 
-    Rungs are looked at of which the images differ. Where the model does not say what it received of them, the length of its
-    prompts tells, for the questions are the same, and else its answers.
+    Only rungs with different images are compared. If the received sizes are unknown, the length of
+    prompts shows it, because the questions are the same, or else the answers.
     """
     rungs = [alike[0] for alike in _by_pictures(results).values()]
     if len(rungs) < _FEWEST_RUNGS or len(rungs[0].samples) < FEWEST:
@@ -133,7 +133,7 @@ def _named(results: Sequence[CellResult]) -> str:
 
 
 def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[CellResult]]:
-    """Returns the rungs by the keys of their answers, which tell images apart: equal ones asked about the same pixels."""
+    """Groups rungs by their answer keys: equal keys mean identical pixels."""
     found: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
         if result.cell.setting.name in _LADDERS:
@@ -143,7 +143,7 @@ def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[Ce
 
 
 def _seen(result: CellResult, names: Sequence[str] = _DETAILS) -> tuple[str, ...] | None:
-    """Returns what the model received for each answer, by the first of these details that all have; ``None`` without one."""
+    """Returns the received sizes of all answers by the first detail that all have; ``None`` without one."""
     for name in names:
         found = [prediction.details.get(name) for prediction in result.predictions]
         if all(value is not None for value in found):

@@ -1,4 +1,4 @@
-"""What was answered in one cell, and what it scored."""
+"""The answers of a cell and their scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_vlmrobust.store import Answer
 
 from .floor import floor
 
-# Guesses: what an answer without the images counts for where none can be read.
+# Guesses: the score of an unreadable answer without images.
 #
 # A model that says "I cannot see an image" is right to do so. Counted as 0, its refusals would make the visual gain larger, and
 # shares of it smaller, than for a model that guesses; left out, the questions that are left would be a selection. So each counts
@@ -32,15 +32,15 @@ BLIND_UNPARSED = "blind_unparsed_rate"
 
 
 def is_guess(setting: Setting, sample: Sample, score: Score) -> bool:
-    """Whether a score counts as a guess: an unreadable answer to a question whose images were left out.
+    """Whether a score counts as a guess: an unreadable answer to a question without its images.
 
-    A question that has no images is asked as it is, also without them: its answer is wrong where it cannot be read.
+    For a question that never had images, an unreadable answer is wrong.
     """
     return setting == NO_IMAGE and score.state == "unparsed" and bool(sample.images)
 
 
 def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
-    """Returns what the scores of a cell count for in metrics: their values, and what :func:`floor` gives in place of a guess.
+    """Returns the scores of a cell for metrics, with :func:`floor` in place of guesses.
 
     ``scores`` have the views of each sample in a row, NaN where an inference failed, which is no guess.
     """
@@ -52,7 +52,7 @@ def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]
 
 
 def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:
-    """Returns, a sentence for each cell, how many answers without the images count as guesses; nothing where none do."""
+    """Returns a sentence for each cell with guesses, with their number."""
     return tuple(
         f"{result.n_guessed} of {result.n_requested} answers of {result.cell.model} without the images could not be read and "
         "count as guesses"
@@ -62,14 +62,14 @@ def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def reads_blind(names: Sequence[str]) -> bool:
-    """Whether one of some metrics compares with answers without the images."""
+    """Whether any of these metrics compares with answers without images."""
     known = set(metrics.names())
     return any(metrics.Needs.NO_IMAGE in metrics.get(name).needs for name in names if name in known)
 
 
-# Stopping: a sample that one patch answers rightly needs no further patch where only its best one counts.
+# Stopping: a sample with a right patch needs no further patch if only its best one counts.
 #
-# No score is above 1, so that the best patch of each sample, and whatever is a function of it, is what it is without stopping.
+# No score is above 1, so the best patch of each sample is the same as without stopping.
 
 
 OPTION = "--vlm-patch-stop"
@@ -78,7 +78,7 @@ MAX_SCORE = 1.0
 """The score that nothing exceeds."""
 UNASKED_STATE = "unasked"
 UNASKED = Score(math.nan, "not asked: an earlier patch was right", None, UNASKED_STATE)
-"""The score of a patch that was not asked about: nothing is known of it."""
+"""The score of a skipped patch."""
 NOT_PREDICTED = Prediction("", UNASKED_STATE)
 
 
@@ -178,7 +178,7 @@ class CellResult:
     n_inferred: int
     seconds: float
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sample id to what the setting could not do to its images."""
+    """By sample id: notes about images that the setting could not change as intended."""
     views: int = 1
     """How often each sample was asked about."""
     keys: tuple[str, ...] = ()

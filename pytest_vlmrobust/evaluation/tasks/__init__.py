@@ -1,6 +1,6 @@
-"""Tasks of the Perceptual Observatory: from a collection of identities to datasets of samples.
+"""Tasks of the Perceptual Observatory: make datasets of samples from a collection of identities.
 
-``task_dataset`` makes one of a task in ``TASKS``; matching and pointing show images of a second collection too, of the other
+``task_dataset`` makes the dataset of a task in ``TASKS``; matching and pointing also show images of a collection of the other
 domain.
 """
 

@@ -1,4 +1,4 @@
-"""TaskDataset: the samples that a task makes of a collection, as a dataset like any other."""
+"""TaskDataset: a dataset of the samples that a task makes from a collection."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ GRIDS: Mapping[str, int] = {"pointing": 2, "pointing_3x3": 3, "pointing_4x4": 4}
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What makes the samples of a task, and what it needs for that."""
+    """The function that makes the samples of a task, and its requirements."""
 
     samples: Callable[[Material], Iterable[Sample]]
     near: int = 0
-    """Near neighbours that it shows of each identity."""
+    """Number of near neighbours shown for each identity."""
     lacking: Callable[[Entity, str], str] = lambda _entity, _hinted: ""
-    """Returns which boxes an identity lacks for it, given what the collection hints at; those who lack some are left out."""
+    """Returns the boxes that an identity lacks, given the hint of the collection; identities that lack some are left out."""
 
 
 TASKS: Mapping[str, Task] = {
@@ -53,21 +53,21 @@ TASKS: Mapping[str, Task] = {
     "guided_published": Task(guided_published, lacking=boxes_for_all),
     "semi_guided_published": Task(semi_guided_published, lacking=boxes_for_rest),
 }
-"""Every task; a new one is one row."""
+"""Every task; add a row for a new one."""
 
 
 @dataclass(frozen=True)
 class TaskDataset:
     """The samples of one task about one collection.
 
-    They follow from the collections, the task, the seed and the version of this code, whatever the order of the identities.
+    They depend on the collections, the task, the seed and the version of this code, not on the order of the identities.
     """
 
     task: str
-    """One of ``TASKS``."""
+    """A name in ``TASKS``."""
     collection: Collection
     other: Collection
-    """Where candidates of the other domain come from."""
+    """The source of candidates from the other domain."""
     seed: int = SUBSET_SEED
     id_prefix: str = ""
 
@@ -83,7 +83,7 @@ class TaskDataset:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the samples."""
+        """SHA-256 of everything that determines the samples."""
         collections = [self.collection.digest, self.other.digest]
         return fingerprint([VERSION, self.task, self.seed, self.id_prefix, *collections])
 
@@ -102,7 +102,7 @@ class TaskDataset:
 
     @property
     def lacking(self) -> str:
-        """Returns what the collection lacks, so that the task asks nothing of it, and what to do; an empty string for nothing."""
+        """Returns what the collection lacks if the task has no samples from it, and what to do; otherwise an empty string."""
         task, most = TASKS[self.task], most_neighbours(self.collection)
         if most is not None and most < task.near:
             return (
@@ -120,7 +120,7 @@ class TaskDataset:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data, those of the collection first."""
+        """Returns notes on these data for readers of the report, those of the collection first."""
         lines = notes(self.collection)
         if self.lacking:
             return lines
@@ -135,7 +135,7 @@ class TaskDataset:
 
     @cached_property
     def _unboxed(self) -> dict[str, str]:
-        """The boxes that identities lack, by id; identities that lack none are left out."""
+        """The missing boxes of identities by id; complete identities are left out."""
         lacking, hinted = TASKS[self.task].lacking, self.collection.hinted
         lacks_by_id = {entity.id: lacking(entity, hinted) for entity in self.collection.entities()}
         return {name: lacks for name, lacks in lacks_by_id.items() if lacks}
@@ -154,14 +154,14 @@ def _identities(count: int) -> str:
 def task_dataset(
     task: str, collection: Collection, other: Collection, *, seed: int = SUBSET_SEED, id_prefix: str = ""
 ) -> TaskDataset:
-    """Returns the dataset that a task makes of a collection; nothing is read before its samples are asked for.
+    """Returns the dataset that a task makes from a collection; nothing is read before its samples are requested.
 
     Args:
-        task: one of ``TASKS``.
-        collection: the identities that are asked about.
-        other: a collection of the other domain with images of the same size, for candidates out of domain.
-        seed: decides about layouts and distractors; not about perturbations.
-        id_prefix: comes before the identity in every sample's id.
+        task: a name in ``TASKS``.
+        collection: the identities of the questions.
+        other: a collection of the other domain with images of the same size, for out-of-domain candidates.
+        seed: determines layouts and distractors, but not perturbations.
+        id_prefix: prefix of every sample's id, before the identity.
     """
     if task not in TASKS:
         raise UnknownName("task", task, TASKS)

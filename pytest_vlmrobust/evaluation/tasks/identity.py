@@ -1,4 +1,4 @@
-"""Image matching and grid pointing: which of the candidates, or which cell of a collage, shows whom the support image shows?"""
+"""Image matching and grid pointing: which candidate, or which cell of a collage, shows the identity of the support image?"""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .pictures import Collage, cell_size
 #
 # The candidates are the same entity, two near neighbours and one image of the other domain (section 3.2, task 1).
 #
-# Who is perturbed. The paper calls the target "a perturbed version of the support entity" and says nothing of the other
-# three. As far as the released code shows, they are originals: it draws the neighbours of a word afresh, without any
-# perturbation, and looks for those of a face among originals; which images of faces it then showed cannot be told, as the
-# generator of augmentations is not released. So the published numbers were most likely made with the target alone perturbed.
-# The odd one out is then right, which can be seen without a look at the support image; or, for a model that goes by style,
-# wrong, as the support is an original like the three distractors. Neither is a matter of identity. Here all four candidates
-# are under the setting (``matching``); ``matching_published`` perturbs the target alone, for comparison with the published
+# Perturbed images. The paper calls the target "a perturbed version of the support entity" and does not mention the other
+# three. According to the released code, they are originals: it draws the neighbours of a word afresh, without any
+# perturbation, and looks for those of a face among originals; which images of faces it then showed is unknown, because the
+# generator of augmentations is not released. So most likely only the target was perturbed for the published numbers.
+# The odd one out is then right, which is visible without the support image; or, for a model that judges by style,
+# wrong, because the support is an original like the three distractors. Neither depends on identity. Here all four candidates
+# are under the setting (``matching``); ``matching_published`` perturbs only the target, for comparison with the published
 # numbers. Without a perturbation both ask the same.
 #
-# Illusions that are read from a folder must be there for every perturbed image: for ``matching`` also for the distractors.
+# Illusions read from a folder must exist for every perturbed image: for ``matching`` also for the distractors.
 
 
 LETTERS = "ABCD"
@@ -34,14 +34,14 @@ NEAR = len(LETTERS) - 2
 
 
 def matching_question(noun: str) -> str:
-    """Returns the question, with the place of the support image."""
+    """Returns the question, with the position of the support image."""
     return f"This picture shows a {noun}: {IMAGE_MARK}\nWhich option shows the same {noun}?"
 
 
 def _samples(material: Material, *, target_only: bool) -> Iterator[Sample]:
     """Yields one sample for each identity.
 
-    Over the identities each letter is the target, and each the image of the other domain, equally often but for one.
+    Over the identities, each letter is the target, and each the image of the other domain, equally often up to one.
     """
     for rank, entity in material.ranked_entities():
         target = rank % len(LETTERS)
@@ -85,7 +85,7 @@ def near_count(side: int) -> int:
 
 
 def pointing_question(noun: str, side: int) -> str:
-    """Returns the question, with the places of the support image and of the collage."""
+    """Returns the question, with the positions of the support image and of the collage."""
     return (
         f"This picture shows a {noun}: {IMAGE_MARK}\nThis grid has {side} rows and {side} columns: {IMAGE_MARK}\n"
         f"Which cell [row,column] of the grid shows the same {noun}? [0,0] is at the top left."
@@ -93,17 +93,17 @@ def pointing_question(noun: str, side: int) -> str:
 
 
 def cell_text(cell: int, side: int) -> str:
-    """Returns how a cell is called, cells being counted row by row: ``[row,column]``, both from 0."""
+    """Returns the name ``[row,column]`` of a cell, both from 0; cells are counted row by row."""
     return f"[{cell // side},{cell % side}]"
 
 
 def pointing(material: Material, *, side: int) -> Iterator[Sample]:
-    """Yields ``side * side`` samples for each identity, one for each cell that the target can be in.
+    """Yields ``side * side`` samples for each identity, one for each possible cell of the target.
 
-    The options are the cells in reading order, begun at a cell that goes round over the identities and is the same for all
-    samples of one: so each letter is right once per identity, each letter stands for each cell equally often but for one, and a
-    model that always gives one letter always gives one cell. The image of the other domain takes each cell once per identity;
-    where it stands beside the target goes round. The neighbours are shuffled anew for every sample.
+    The options are the cells in reading order, starting at a cell that rotates over the identities and is the same for all
+    samples of one: so each letter is right once per identity, each letter means each cell equally often up to one, and a
+    model that always gives one letter always gives one cell. The image of the other domain is in each cell once per identity;
+    its offset from the target rotates. The neighbours are shuffled anew for every sample.
     """
     for rank, entity in material.ranked_entities():
         near, strange = material.near(entity, near_count(side)), material.strange(entity)

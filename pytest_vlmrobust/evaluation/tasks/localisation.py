@@ -1,26 +1,26 @@
-"""Attribute localisation: where in the query image are the eyes, the nose and the mouth, or the word?
+"""Attribute localisation: where are the eyes, nose and mouth, or the word, in the query image?
 
-Section 3.2, task 3. ``guided`` tells the boxes of everything in the support image and asks for all in the query.
-``semi_guided`` tells one hint, the collection's, in the query itself, and asks for the rest: who knows faces can tell from a nose
-where the mouth is. ``unguided`` tells nothing and asks for the same, so that what the hint gains is measured on the same samples,
-which have the same ids. Of a word the hint is the top left corner of its box, and the whole box is asked for.
+Section 3.2, task 3. ``guided`` gives the boxes of everything in the support image and asks for all in the query.
+``semi_guided`` gives one hint, the collection's, in the query itself, and asks for the rest: a model that knows faces can infer
+the mouth from a nose. ``unguided`` gives no hint and asks for the same, so the hint's gain is measured on the same samples,
+which have the same ids. For a word the hint is the top left corner of its box, and the whole box is asked for.
 
-In the paper the query is the very image of the support, under the setting: who copies the boxes that guided localisation tells
-has them all right, also when no image is shown. ``guided_published`` and ``semi_guided_published`` ask so, for comparison with
-the published numbers: blind copying answers the first with an overlap of 1, and the hint of the second is where it was told.
+In the paper the query is the support image itself, under the setting: a model that copies the boxes of guided localisation
+is always right, even without images. ``guided_published`` and ``semi_guided_published`` follow the paper, for comparison with
+the published numbers: blind copying answers the first with an overlap of 1, and the hint of the second has its given position.
 
 Here the query is moved before the setting is applied: the same image at 0.6 to 0.8 of its size and anywhere on the canvas, as
-follows from the seed and the identity alone, the same for the three tasks and under every setting. What ``guided`` tells then
-says what to look for and how its box is drawn, but not where it is. Copied boxes overlap with the true ones by 0.04 on average
-over the embedded faces (0.06 for the nose, less for the rest) and by 0.34 over the embedded words, whose boxes are large for the
-room that there is; the best there is without a look, one scale and one shift for all, gets 0.06 and 0.40. Around a moved image
-its outermost pixels go on: nothing shows where a word's white paper ends.
+determined by the seed and the identity alone, the same for the three tasks and under every setting. The boxes of ``guided`` then
+show what to look for and how its box is drawn, but not where it is. Copied boxes overlap with the true ones by 0.04 on average
+over the embedded faces (0.06 for the nose, less for the rest) and by 0.34 over the embedded words, whose boxes are large relative
+to the free space; the best blind answer, one scale and one shift for all, gets 0.06 and 0.40. Around a moved image
+its outermost pixels continue, so the edge of a word's white paper is invisible.
 
-The hint of ``semi_guided`` is of the query itself, so it does say where things are: one linear map of the told numbers, fitted
-to other identities and the same for all, overlaps by 0.60 to 0.62. What the prompt tells so is computed for the very samples that
-are asked (``evaluation.run.prompts``), and a model is not shown to do a task of boxes unless it overlaps clearly more.
+The hint of ``semi_guided`` is in the query itself, so it does reveal positions: one linear map of the given numbers, fitted
+to other identities and the same for all, overlaps by 0.60 to 0.62. The prompt's overlap is computed for the same samples that
+are asked (``evaluation.run.prompts``), and a model is not shown to do a box task unless its overlap is clearly larger.
 
-Illusions that are read from a folder must be there for the moved image: ``Sample.images[1]`` of the task's samples.
+Illusions read from a folder must exist for the moved image: ``Sample.images[1]`` of the task's samples.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .material import Material
 from .pictures import Move, Moved, draw_move
 
 CORNER = "corner"
-"""The hint that is a point: the top left corner of what is asked for."""
+"""The hint that is a point: the top left corner of the requested box."""
 
 _Boxes = Mapping[str, Box]
 _Split = Callable[[_Boxes, str], tuple[_Boxes, _Boxes]]
@@ -61,7 +61,7 @@ def _samples(material: Material, *, split: _Split, is_moved: bool) -> Iterator[S
 
 
 def _everything(boxes: _Boxes, hinted: str) -> tuple[_Boxes, _Boxes]:
-    """Returns the boxes that are given as hints, and those that are asked for."""
+    """Returns the hinted boxes and the requested boxes."""
     del hinted
     return boxes, boxes
 
@@ -110,7 +110,7 @@ def _sample(material: Material, entity: Entity, split: _Split, move: Move | None
 
 
 def _lacking(entity: Entity, hinted: str, *, split: _Split) -> str:
-    """Returns which boxes an identity lacks, or an empty string; with and without a hint the same identities are asked about."""
+    """Returns the boxes that an identity lacks, or an empty string; the identities are the same with and without a hint."""
     needs_hint = split is not _everything and hinted != CORNER
     if not entity.boxes:
         return "no boxes"
@@ -126,7 +126,7 @@ boxes_for_rest = partial(_lacking, split=_one_hint)
 
 
 def _moving() -> frozenset[str]:
-    """Returns what moves things in an image away from their boxes: kinds of change, and the geometric corruptions by name."""
-    perturbations.names()  # registers those that are built in
+    """Returns the changes that move things away from their boxes: kinds of change, and the geometric corruptions by name."""
+    perturbations.names()  # registers the built-in perturbations
     geometric = (name for name, corruption in REGISTRY.loaded_things().items() if corruption.family == "geometric")
     return frozenset({"left_right", "up_down", "position", *geometric})

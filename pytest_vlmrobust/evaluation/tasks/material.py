@@ -1,8 +1,8 @@
-"""Material: what tasks are made of, and the one way in which they draw from it.
+"""Material: the inputs of tasks, and the common way of drawing from them.
 
-Nothing here depends on the order of the identities: layouts go round by rank, and ranks follow from a seed and the ids alone.
-What depends on an identity's id alone (which image of the other domain, how the rest is shuffled) stays when others come or go;
-ranks, which keep the layouts in balance, do not.
+Nothing here depends on the order of the identities: layouts rotate by rank, and ranks depend only on a seed and the ids.
+Choices by an identity's id alone (the image of the other domain, the shuffling of the rest) stay if others are added or removed;
+ranks, which keep the layouts balanced, do not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pytest_vlmrobust.datasets.protocol import Collection, Entity
 from .pictures import Fitted
 
 NEIGHBOURS_BY = "neighbours_by"
-"""What a collection may say of itself: by what near neighbours are chosen, such as ``pixel statistics 1``."""
+"""Optional attribute of a collection: how near neighbours are chosen, such as ``pixel statistics 1``."""
 GROUPING = "grouping:"
-"""How the keys of samples begin that hold somebody's group in a further grouping: ``grouping:sex``."""
+"""Prefix of sample keys with a person's group in a further grouping: ``grouping:sex``."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Material:
     """A collection, the collection of the other domain, and how tasks draw from both."""
 
     where: str
-    """How messages call the dataset that is made."""
+    """The name of the dataset in messages."""
     collection: Collection
     other: Collection
     seed: int
@@ -39,7 +39,7 @@ class Material:
 
     @property
     def noun(self) -> str:
-        """What prompts call the thing in an image: ``face`` or ``word``."""
+        """The noun for the image content in prompts: ``face`` or ``word``."""
         return self.collection.domain
 
     @cached_property
@@ -50,15 +50,15 @@ class Material:
     def ranked_entities(self) -> Iterator[tuple[int, Entity]]:
         """Yields each identity with its rank, in the order of the collection.
 
-        Ranks are shuffled by the seed within people of one group, so that layouts which go round by rank are balanced over
-        all and nearly so in each group; they are the same for every task.
+        Ranks are shuffled by the seed within each group of people, so that layouts that rotate by rank are balanced over
+        all people and nearly so in each group; they are the same for every task.
         """
         order = sorted(self.entities, key=lambda entity: (entity.group, rank_seed(self.seed, entity.id), entity.id))
         ranks = {entity.id: rank for rank, entity in enumerate(order)}
         return ((ranks[entity.id], entity) for entity in self.entities)
 
     def rng(self, entity: Entity, *use: str) -> np.random.Generator:
-        """Returns a generator for one use, which depends on that, the seed and the identity's id alone."""
+        """Returns a generator for one use, which depends only on the use, the seed and the identity's id."""
         return rng_for(self.seed, *use, entity.id)
 
     def keys(self, entity: Entity) -> dict[str, str]:
@@ -69,7 +69,7 @@ class Material:
         return {name: value for name, value in keys.items() if value}
 
     def near(self, entity: Entity, count: int) -> list[ImageSource]:
-        """Returns images of ``count`` other identities that are easily taken for this one."""
+        """Returns images of ``count`` other identities that are easily confused with this one."""
         try:
             pictures = list(self.collection.neighbours(entity, count))
         except DatasetError as error:
@@ -79,7 +79,7 @@ class Material:
         return pictures
 
     def strange(self, entity: Entity) -> ImageSource:
-        """Returns an image of the other domain, fitted to the size of the identity's own, so that size gives no hint."""
+        """Returns an image of the other domain, fitted to the size of the identity's image, so that size gives no hint."""
         chosen = self._others[derive_seed(self.seed, "other domain", entity.id) % len(self._others)]
         return chosen.image if chosen.size == entity.size else Fitted(chosen.image, entity.size)
 
@@ -111,19 +111,19 @@ class Material:
         )
 
 
-# Layout: where the target, the image of the other domain and the near neighbours stand among the candidates.
+# Layout: positions of the target, the image of the other domain and the near neighbours among the candidates.
 
 
 def other_place(target: int, turn: int, count: int) -> int:
-    """Returns where the image of the other domain stands among ``count`` candidates.
+    """Returns the position of the image of the other domain among ``count`` candidates.
 
-    It is another place than ``target``, and a different one for every target of one ``turn``. Over ``count - 1`` turns in a
-    row it takes every other place.
+    It differs from ``target``, and between the targets of one ``turn``. Over ``count - 1`` consecutive
+    turns it takes every other position.
     """
     return (target + 1 + turn % (count - 1)) % count
 
 
 def arrange(rng: np.random.Generator, fixed: Mapping[int, ImageSource], near: Sequence[ImageSource]) -> tuple[ImageSource, ...]:
-    """Returns all candidates in order: some at their places, the others shuffled into the rest."""
+    """Returns all candidates in order: some at fixed positions, the others shuffled into the rest."""
     rest = iter(near[place] for place in rng.permutation(len(near)))
     return tuple(fixed[place] if place in fixed else next(rest) for place in range(len(fixed) + len(near)))

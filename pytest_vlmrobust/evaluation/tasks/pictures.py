@@ -1,4 +1,4 @@
-"""Images of tasks: a collage of k x k, one fitted to a size, and one moved on its canvas, put together when loaded."""
+"""Images of tasks: a k x k collage, an image fitted to a size, and an image moved on its canvas, composed when loaded."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WHITE = 255
 
 
 def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Returns an image scaled to fit (Lanczos, as the released code does) and, where its shape is another, centred on white.
+    """Returns an image scaled to fit (Lanczos, as in the released code) and, if its shape differs, centred on white.
 
     Returns:
-        RGB, uint8, shape (height, width, 3); the very pixels of an image that has the size.
+        RGB, uint8, shape (height, width, 3); unchanged pixels if the image has the size.
     """
     height, width = picture.shape[:2]
     if (width, height) == size:
@@ -57,25 +57,25 @@ class Fitted:
         return fit(self.image.load(), self.size)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; Pillow, which scales them, is part of it."""
+        """Returns the inputs that determine the pixels, including Pillow, which scales them."""
         from PIL import __version__
 
         return fingerprint(["fitted", VERSION, __version__, list(self.size), self.image.identity()])
 
 
-# Collage: k x k images as one, put together when loaded.
+# Collage: k x k images as one, composed when loaded.
 
 
 SMALLEST_EDGE = 160
-"""A cell is not made smaller than this, in pixels: an image that fits is shown as it is."""
+"""The minimum size of a cell in pixels; an image that fits is shown unscaled."""
 
 
 def cell_size(size: tuple[int, int], side: int) -> tuple[int, int]:
     """Returns width and height of a cell in a collage of ``side`` x ``side`` images of ``size``, in pixels.
 
-    As in the paper the collage is about as large as one image: a cell's long edge is the image's divided by ``side``,
-    rounded down, so that four images of 1024 px make a collage of 1024 px. It is not less than 160 px, or the image's own
-    edge where that is shorter, so that four of 160 px make one of 320 px, unscaled.
+    As in the paper, the collage is about as large as one image: a cell's long edge is the image's divided by ``side``,
+    rounded down, so four images of 1024 px make a collage of 1024 px. It is at least 160 px, or the image's own
+    edge if that is shorter, so four images of 160 px make one of 320 px, unscaled.
 
     >>> cell_size((1024, 1024), 2), cell_size((160, 160), 2), cell_size((1024, 512), 4)
     ((512, 512), (160, 160), (256, 128))
@@ -98,7 +98,7 @@ class Collage:
 
     @property
     def cells(self) -> tuple[Fitted, ...]:
-        """The images as they are shown, row by row: few of them make many collages."""
+        """The shown images, row by row; many collages share a few of them."""
         return tuple(Fitted(part, self.cell) for part in self.parts)
 
     def load(self) -> NDArray[np.uint8]:
@@ -111,26 +111,26 @@ class Collage:
         return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; Pillow, which scales them, is part of it."""
+        """Returns the inputs that determine the pixels, including Pillow, which scales them."""
         from PIL import __version__
 
         facts = [VERSION, __version__, self.side, list(self.cell)]
         return fingerprint(["collage", *facts, *(part.identity() for part in self.parts)])
 
 
-# Moved images: the same image smaller and elsewhere on a canvas of its own size, put together when loaded.
+# Moved images: the same image smaller and elsewhere on a canvas of its original size, composed when loaded.
 
 
 SCALES = (0.6, 0.8)
-"""Smallest and largest size of a moved image, as a share of its own.
+"""Smallest and largest size of a moved image, as a share of its original size.
 
-A larger one has less room to move in, and what is small becomes hard to see in a smaller one.
+A larger image has less room to move, and small things become hard to see in a smaller one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where an image goes on a canvas of its own size; whole pixels, so that boxes move exactly as the pixels do."""
+    """The position of an image on a canvas of its original size, in whole pixels, so that boxes move exactly like the pixels."""
 
     canvas: tuple[int, int]
     """Width and height of the image, and of the canvas."""
@@ -140,14 +140,14 @@ class Move:
     """Left and top edge of the image on it."""
 
     def box(self, box: Box) -> Box:
-        """Returns where a box of the image is on the canvas."""
+        """Returns the box on the canvas of a box in the image."""
         x, y = (small / whole for small, whole in zip(self.size, self.canvas, strict=True))
         left, top = self.corner
         return box[0] * x + left, box[1] * y + top, box[2] * x + left, box[3] * y + top
 
 
 def draw_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
-    """Returns a move to a size in ``SCALES`` and a place with all of the image on the canvas, every one equally likely."""
+    """Returns a uniformly drawn move to a size in ``SCALES`` and a position with the whole image on the canvas."""
     scale = rng.uniform(*SCALES)
     width, height = (max(1, round(edge * scale)) for edge in canvas)
     left, top = (int(rng.integers(0, room + 1)) for room in (canvas[0] - width, canvas[1] - height))
@@ -156,7 +156,7 @@ def draw_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """An image after a move. Around it, its outermost pixels go on to the edges: plain paper stays plain, and no frame shows."""
+    """An image after a move. Its outermost pixels extend to the canvas edges: plain paper stays plain, and no frame shows."""
 
     image: ImageSource
     move: Move
@@ -169,7 +169,7 @@ class Moved:
         return np.pad(small, ((top, below), (left, right), (0, 0)), mode="edge")
 
     def identity(self) -> str:
-        """Returns what the pixels are a function of; Pillow, which scales them, is part of it."""
+        """Returns the inputs that determine the pixels, including Pillow, which scales them."""
         from PIL import __version__
 
         place = [list(self.move.canvas), list(self.move.size), list(self.move.corner)]
@@ -177,7 +177,7 @@ class Moved:
 
 
 def parts_of(picture: ImageSource) -> tuple[ImageSource, ...]:
-    """Returns the images that one of these is put together of; none for any other, which is one of its own."""
+    """Returns the images that a composed image consists of; empty for any other image."""
     match picture:
         case Collage(parts=parts):
             return parts

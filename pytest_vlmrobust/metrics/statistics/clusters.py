@@ -1,4 +1,4 @@
-"""Clusters: samples of one source image are not independent and count together."""
+"""Clusters: samples of one source image are not independent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ UNSEEN = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """A partition of N samples into G clusters that are independent of each other.
+    """A partition of N samples into G mutually independent clusters.
 
-    The variance of a mean is the jackknife's, ``(G - 1)/G * sum over clusters of (e / (1 - h))^2 / N^2``, where ``e`` is a
-    cluster's sum of deviations and ``h`` its share of the samples: a large cluster draws the mean towards itself, and seems to
-    deviate less than it does. For clusters of one size it is the sandwich ``G/(G-1) * sum e^2 / N^2``, and with every sample
-    its own cluster the ordinary variance of a mean.
+    The variance of a mean is that of the jackknife, ``(G - 1)/G * sum over clusters of (e / (1 - h))^2 / N^2``, where ``e`` is a
+    cluster's sum of deviations and ``h`` its share of the samples: a large cluster pulls the mean towards itself and seems to
+    deviate less than it does. For equal clusters it is the sandwich ``G/(G-1) * sum e^2 / N^2``, and with every sample
+    as its own cluster the ordinary variance of a mean.
 
     Source: R. M. Bell and D. F. McCaffrey, Survey Methodology 28 (2002) 169-181 (the jackknife's, CR3).
     """
@@ -35,7 +35,7 @@ class Clusters:
 
     @classmethod
     def of(cls, groups: Sequence[str] | None, samples: int) -> Clusters:
-        """Returns the clusters of samples with equal group names; a sample without one (an empty name) stands alone."""
+        """Returns the clusters of samples with equal group names; a sample with an empty name is its own cluster."""
         return cls(np.arange(samples), samples) if groups is None else _of_groups(tuple(groups))
 
     def within(self, rows: NDArray[np.intp]) -> Clusters:
@@ -58,10 +58,10 @@ class Clusters:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """One less than the :attr:`effective` number of clusters: ``G - 1`` where they have one size.
+        """One less than the :attr:`effective` number of clusters: ``G - 1`` for equal sizes.
 
-        Satterthwaite's would be 1.1 where one image holds a fifth of 324 questions and its answers go together, by which an
-        interval gets three times as wide: it takes the mean and its variance for independent, and there one cluster moves both.
+        Satterthwaite's would be 1.1 if one image has a fifth of 324 questions and all its answers are alike, and an
+        interval would be three times as wide: it takes mean and variance as independent, but here one cluster moves both.
         """
         return self.effective - 1.0
 
@@ -86,7 +86,7 @@ class Clusters:
         return result
 
     def _moves(self, values: Array) -> Array:
-        """Returns by how much each mean moves without each cluster, as jackknife variances add it up, (N, k) to (G, k)."""
+        """Returns the shift of each mean without each cluster, scaled for the jackknife variance, (N, k) to (G, k)."""
         samples, sizes = len(values), 1.0 if self.independent else self.sizes[:, None]
         scale = math.sqrt((self.count - 1) / self.count) / (samples - sizes)
         moves: Array = self.sums(values - values.mean(axis=0)) * scale
@@ -95,23 +95,23 @@ class Clusters:
     def standard_errors(self, values: Array) -> Array:
         """Returns the standard error of each column's mean, shape (N, k) to (k,).
 
-        Where no sample differs from the others, or all that differ cancel within their cluster, the sample variance is 0, yet G
-        clusters cannot show more than "rarer than about 3 in G" (the rule of three): there the standard error is 2/G, whose
-        one-sided 95 % bound is 3.3/G.
+        If no sample differs from the others, or differences cancel within each cluster, the sample variance is 0, yet G
+        clusters cannot show more than "rarer than about 3 in G" (the rule of three): then the standard error is 2/G, with a
+        one-sided 95 % bound of 3.3/G.
         """
         errors = np.sqrt(self.variances(values))
         return np.where(errors < UNSEEN, 2.0 / max(self.count, 1), errors)
 
     def design_effects(self, values: Array, ends: tuple[float, float] | None = None) -> Array:
-        """Returns by how much clustering inflates the variance of each column's mean, shape (N, k) to (k,), at least 1.
+        """Returns the factor on the variance of each column's mean due to clustering, (N, k) to (k,), at least 1.
 
         Args:
             values: shape (N, k).
-            ends: the smallest and the largest value that there can be. With them the effect is that of one more cluster, which
-                has the end farther from the mean: as long as no large cluster was lost as a whole, the samples do not know that
-                it happens. See :meth:`guarded_effects`.
+            ends: the smallest and the largest possible value. With them the effect includes one more cluster, which
+                has the end farther from the mean: until a large cluster is lost as a whole, the samples do not show that
+                it can happen. See :meth:`guarded_effects`.
 
-        A column without variance tells nothing about its clusters: it gets the largest effect, that of identical cluster members.
+        A column without variance shows nothing about its clusters and gets the largest effect, that of identical cluster members.
         """
         if self.independent:
             return np.ones(values.shape[1])
@@ -125,10 +125,10 @@ class Clusters:
         return np.maximum(effects, 1.0)
 
     def guarded_effects(self, spread: Array, variances: Array, distance: Array) -> Array:
-        """Returns design effects as they are with one more cluster of ``N / effective`` samples that lie ``distance`` off.
+        """Returns the design effects with one more cluster of ``N / effective`` samples at ``distance`` from the mean.
 
-        Simulated with 5 % of 30 unequal images lost as a whole, the upper bound was too low in 22 % of runs without the guard
-        instead of 5 %, and in under 5 % with it. With many clusters, one more hardly matters. Means of graded scores have the
+        In simulations losing 5 % of 30 unequal images as a whole, the upper bound was too low in 22 % of runs without the guard
+        instead of 5 %, and in under 5 % with it. With many clusters, one more hardly matters. Means of graded scores use the
         same guard.
 
         Args:
@@ -157,7 +157,7 @@ class Clusters:
 
 @lru_cache(maxsize=16)
 def _of_groups(groups: tuple[str, ...]) -> Clusters:
-    """Returns the clusters of samples with these group names, which all cells of a dataset have in common."""
+    """Returns the clusters of samples with these group names, the same for all cells of a dataset."""
     keys = [f"group {name}" if name else f"sample {index}" for index, name in enumerate(groups)]
     names, codes = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
     codes = codes.reshape(-1)
@@ -169,7 +169,7 @@ def _of_groups(groups: tuple[str, ...]) -> Clusters:
 
 
 def critical_value(tail: float, df: float = math.inf) -> float:
-    """Returns the value that is exceeded with probability ``tail``; infinite without degrees of freedom."""
+    """Returns the value exceeded with probability ``tail``; infinite without degrees of freedom."""
     if df <= 0:
         return math.inf
     return float(-scipy.special.ndtri(tail) if math.isinf(df) else -scipy.special.stdtrit(df, tail))
@@ -189,7 +189,7 @@ def normal_tail(tail: float, df: float) -> float:
 
 
 def normal_shares(levels: Array, df: float) -> Array:
-    """Returns the normal probabilities below Student's quantiles that stand for the normal ``levels``."""
+    """Returns the normal probabilities below Student's quantiles for the normal ``levels``."""
     shares: Array = scipy.special.ndtr(levels)
     return shares if math.isinf(df) else scipy.special.ndtr(scipy.special.stdtrit(df, shares))
 
@@ -208,32 +208,32 @@ def one_sided(confidence: float) -> float:
 
 # Jackknife intervals of any smooth function of sums over clusters.
 #
-# Each bound is guarded as those of ratios are, by one more cluster that argues against it: few wrong answers, or none, then
-# do not pass for certainty. Simulated one-sided errors at 5 % are in the tests of this module.
+# Each bound is guarded like those of ratios, by one more cluster against it, so that few or no wrong answers
+# do not look like certainty. Simulated one-sided errors at 5 % are in the tests of this module.
 
 
 Function = Callable[[Array], Array]
 
 SMALLEST = 2
-"""Least number of clusters for a bound."""
+"""Smallest number of clusters for a bound."""
 
 
 def guarded_jackknife_interval(
     sums: Array, function: Function, confidence: float, *, against_low: Array, against_high: Array, effective: float | None = None
 ) -> tuple[float, float]:
-    """Bounds ``function(sums.sum(axis=0))`` by Student's t with as many degrees of freedom as clusters, G, count for.
+    """Bounds ``function(sums.sum(axis=0))`` by Student's t with the effective number of clusters as degrees of freedom.
 
-    The variance is ``(G - 1) / G`` times the sum of squared deviations of the G values without one cluster each. The usual
+    The variance is ``(G - 1) / G`` times the sum of squared deviations of the G leave-one-cluster-out values. The usual
     conditions hold: the function is smooth, and no single cluster decides it.
 
-    - ``sums``: what each of G independent clusters adds, shape (G, k).
+    - ``sums``: the contributions of G independent clusters, shape (G, k).
     - ``function``: takes sums of shape (..., k), returns shape (...).
-    - ``against_low``: what the cluster adds that argues most against a low bound, shape (k,).
+    - ``against_low``: the contribution of the cluster most against a low bound, shape (k,).
     - ``against_high``: the same for the high one.
-    - ``effective``: how many clusters of one size count as much as these (:attr:`Clusters.effective`); None for G.
+    - ``effective``: the effective number of clusters (:attr:`Clusters.effective`); None for G.
 
-    Returns ``(low, high)`` around the value; infinite for fewer than two clusters; NaN where the function is undefined, or is so
-    without one of the clusters.
+    Returns ``(low, high)`` around the value; infinite for fewer than two clusters; NaN if the function is undefined, also
+    if only without one of the clusters.
 
     Source: R. G. Miller, The jackknife - a review, Biometrika 61 (1974) 1-15; the guard is ours.
     """
@@ -241,7 +241,7 @@ def guarded_jackknife_interval(
     if len(sums) < SMALLEST:
         return -math.inf, math.inf
     value = float(function(sums.sum(axis=0)))
-    critical = critical_value(tail, len(sums) if effective is None else effective)  # one more cluster argues against each bound
+    critical = critical_value(tail, len(sums) if effective is None else effective)  # one more cluster for each bound
     below, above = (_centre_and_margin(np.vstack([sums, extra]), function, critical) for extra in (against_low, against_high))
     low, high = below[0] - below[1], above[0] + above[1]
     return (math.nan, math.nan) if math.isnan(low + high + value) else (min(low, value), max(high, value))
@@ -255,12 +255,12 @@ def _centre_and_margin(sums: Array, function: Function, critical: float) -> tupl
 
 
 def join_clusters(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clusters:
-    """Returns the finest clusters that keep samples of one group together, and those of one unit."""
+    """Returns the finest clusters that keep the samples of each group, and of each unit, together."""
     clusters = Clusters.of(groups, len(groups))
     pairs = [(sample, number) for number, unit in enumerate(units) for sample in unit]
     samples, numbers = np.array(pairs, np.intp).reshape(-1, 2).T
     joined, labels = clusters.codes[samples], np.arange(clusters.count)
-    while True:  # each cluster takes the smallest label of those in its units, until all of a component have one
+    while True:  # each cluster takes the smallest label in its units, until each component has one label
         smallest = np.full(int(numbers.max(initial=-1)) + 1, clusters.count)
         np.minimum.at(smallest, numbers, labels[joined])
         lowered = labels.copy()

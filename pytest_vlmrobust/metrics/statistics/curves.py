@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 def rising_fit(values: Array) -> Array:
     """Returns the non-decreasing sequence with the smallest sum of squared distances from ``values``, shape (k,).
 
-    Neighbours that fall are pooled to their mean until none does. (scipy.optimize has it too, and takes long to import.)
+    Falling neighbours are pooled to their mean until none is left. (scipy.optimize has it too, but is slow to import.)
 
     Source: M. Ayer et al., Ann. Math. Statist. 26 (1955) 641-647 (pool adjacent violators).
 
@@ -40,7 +40,7 @@ DRAWS = 2000
 _BLOCK = 200
 _HALVINGS = 60
 _PART = 0.9
-"""Share of the error for each of two bounds, of which the larger counts: studies/verdicts/curves.py counts their errors."""
+"""Share of the error for each of two bounds, the larger of which is used; studies/verdicts/curves.py measures their errors."""
 _ROUNDING = 1e-15
 """Variances below this are float rounding: that of the rarest event among a million samples is 1e-12."""
 
@@ -69,7 +69,7 @@ def step_errors(points: Array, clusters: Clusters) -> Array:
 
 
 def simulated_wobbles(points: Array, clusters: Clusters, rng: np.random.Generator, draws: int) -> Array:
-    """Returns wobbles of curves that are monotone but for sampling noise, shape (draws,).
+    """Returns wobbles of curves that are monotone except for sampling noise, shape (draws,).
 
     The truth is the nearest curve that is monotone in the direction of the net change; the noise is normal with the covariance of
     the measured points, from at least two clusters.
@@ -88,19 +88,19 @@ def slope_weights(positions: Array) -> Array:
 
 
 def sign_contrasts(points: int) -> Array:
-    """Returns the contrasts whose largest value is the variation: all sums of plus or minus each step, shape (2^(R-1), R)."""
+    """Returns the contrasts with the variation as their largest value: all signed sums of the steps, shape (2^(R-1), R)."""
     contrasts: Array = (2.0 * _subsets(points - 1) - 1.0) @ _steps(points)
     return contrasts
 
 
 def step_sums(points: int) -> Array:
-    """Returns the contrasts whose largest value is the sum of all rises, if there is one: the sums of any steps."""
+    """Returns the contrasts with the sum of all rises, if any, as their largest value: the sums of any steps."""
     contrasts: Array = _subsets(points - 1)[1:] @ _steps(points)
     return contrasts
 
 
 def falls(points: int) -> Array:
-    """Returns the contrasts whose largest value is the largest downward step: each point less a later one, (R (R - 1) / 2, R)."""
+    """Returns the contrasts with the largest downward step as largest value: each point less a later one, (R (R - 1) / 2, R)."""
     unit = np.eye(points)
     earlier, later = np.triu_indices(points, 1)
     contrasts: Array = unit[earlier] - unit[later]
@@ -125,8 +125,8 @@ class ContrastTest:
     def of(cls, points: Array, weights: Array, clusters: Clusters) -> ContrastTest:
         """Returns the test for ``weights`` (M, R) of the columns of ``points`` (N, R), N > 0.
 
-        A contrast that is the same for all samples has no sample variance, yet G clusters cannot show more than "rarer than about
-        3 in G": its standard error is 2/G, times the largest contrast that one sample can have.
+        A contrast that is equal for all samples has no sample variance, yet G clusters cannot show more than "rarer than about
+        3 in G": its standard error is 2/G times the largest possible contrast of one sample.
         """
         means, covariance = points.mean(axis=0), clusters.covariance(points)
         if clusters.count < 2:
@@ -141,26 +141,26 @@ class ContrastTest:
         return measured
 
     def upper(self, tail: float) -> float:
-        """Returns an upper bound of the largest contrast: the largest of the bounds of each one (intersection-union)."""
+        """Returns an upper bound of the largest contrast: the largest of the single bounds (intersection-union)."""
         return float((self.values + critical_value(tail, self.df) * self.errors).max())
 
     def lowers(self, tail: float, rng: np.random.Generator) -> Array:
-        """Returns lower bounds of all contrasts, shape (M,), which hold together (max-t); minus infinity for a single cluster."""
+        """Returns simultaneous lower bounds of all contrasts (max-t), shape (M,); minus infinity for a single cluster."""
         if self.df <= 0:
             return np.full(len(self.weights), -np.inf)
         bounds: Array = self.values - self._simultaneous(tail, rng) * self.errors
         return bounds
 
     def share(self, tail: float, rng: np.random.Generator) -> float:
-        """Returns the error of each single lower bound when all of them together are to err with probability ``tail`` (max-t)."""
+        """Returns the error of each lower bound if all of them together err with probability ``tail`` (max-t)."""
         if self.df <= 0:
             return tail
         return float(upper_tail(np.array(self._simultaneous(tail, rng)), self.df))
 
     def _simultaneous(self, tail: float, rng: np.random.Generator) -> float:
-        """Returns what the largest studentised deviation of all contrasts exceeds with probability ``tail``, by simulation.
+        """Returns the value that the largest studentised deviation of all contrasts exceeds with probability ``tail``, simulated.
 
-        At least what a single one exceeds: contrasts that no sample departs from do not deviate in the simulation.
+        It is at least the value for a single contrast: constant contrasts do not deviate in the simulation.
         """
         noise = _noise(self.covariance, DRAWS, rng) / np.sqrt(rng.chisquare(self.df, size=(DRAWS, 1)) / self.df)
         scaled = (self.weights / self.errors[:, None]).T
@@ -172,16 +172,16 @@ class ContrastTest:
 class StepTest:
     """Test of the sum of absolute steps of a curve of R means, and of the sums of all rises and of all falls.
 
-    *Below.* The sum of ``|step|`` is at least ``sum_k sign(a_k) b_k`` for any signs, also for those of other samples' steps
-    ``a_k``. Averaged over all ways to take the signs from one half of the samples and the sizes from the other, a step d with
-    standard error s counts ``d (2 Phi(d/s) - 1) - 2 s phi(d/s)``: -0.8 s for a step of 0, which is what noise adds to it, and |d|
-    where it stands out. Student's t bounds the sum. It shows little where steps drown in the noise; the net change drowns later
-    and is a lower bound as well. The larger of the two bounds counts, each at nine tenths of the error: in simulated runs they
-    seldom err at once, for the first errs where steps turn and stand out, the second where they do not turn.
+    *Below.* The sum of ``|step|`` is at least ``sum_k sign(a_k) b_k`` for any signs, including those of other samples' steps
+    ``a_k``. Averaged over all splits that take the signs from one half of the samples and the sizes from the other, a step d with
+    standard error s counts ``d (2 Phi(d/s) - 1) - 2 s phi(d/s)``: -0.8 s for a step of 0, which offsets the noise, and |d|
+    for a clear step. Student's t bounds the sum. It shows little if steps are smaller than the noise; the net change stays
+    visible longer and is also a lower bound. The larger of both is used, each at nine tenths of the error: in simulated runs they
+    seldom err together, because the first errs if steps turn and are clear, the second if they do not turn.
 
-    *Above.* The sum is below a threshold only if each of its 2^(R-1) linear contrasts is (intersection-union), so that the
-    largest of their bounds needs no correction. Each is taken as though one more cluster argued against it, as in
-    :class:`BoundedMeanTest`, here with the root of the largest value that one sample can have: 1 for the net change, 3.3 for a
+    *Above.* The sum is below a threshold only if each of its 2^(R-1) linear contrasts is (intersection-union), so the
+    largest of their bounds needs no correction. Each is computed with one more cluster against it, as in
+    :class:`BoundedMeanTest`, here with the root of the largest possible value of one sample: 1 for the net change, 3.3 for a
     zig-zag of twelve points.
     """
 
@@ -190,7 +190,7 @@ class StepTest:
     covariance: Array
     """Of the means, shape (R, R); infinite for a single cluster."""
     count: float
-    """How many clusters of one size count as much as those that there are."""
+    """Effective number of clusters."""
     df: float
 
     @classmethod
@@ -217,7 +217,7 @@ class StepTest:
         return float(np.maximum(values + critical_value(tail, self.df) * np.sqrt(variances), weights @ self.means).max())
 
     def ratio_lower(self, denominator: Array, tail: float) -> float:
-        """Returns a lower bound of all sizes over the contrast ``denominator`` (R,), which is known to be positive (Fieller)."""
+        """Returns a lower bound of all sizes over the contrast ``denominator`` (R,), known to be positive (Fieller)."""
         if self.df <= 0:
             return -math.inf
         bottom, variance = float(denominator @ self.means), float(denominator @ self.covariance @ denominator)
@@ -231,10 +231,10 @@ class StepTest:
         return max(bounds)
 
     def ratio_upper(self, weights: Array, denominator: Array, tail: float) -> float:
-        """Returns an upper bound of the largest contrast over the contrast ``denominator`` (R,), which is known to be positive.
+        """Returns an upper bound of the largest contrast over the contrast ``denominator`` (R,), known to be positive.
 
-        A ratio t is above the bound when every contrast minus t times the denominator is shown to be below 0 (Fieller);
-        infinite where the denominator cannot be told from 0. The one more cluster has 0 in the denominator.
+        A ratio t is above the bound if each contrast minus t times the denominator is shown to be below 0 (Fieller);
+        infinite if the denominator may be 0. The one more cluster has 0 in the denominator.
         """
         if self.df <= 0:
             return math.inf
@@ -250,7 +250,7 @@ class StepTest:
         return float(((b + np.sqrt(np.maximum(b * b - a * c, 0.0))) / a).max())
 
     def _below(self, tail: float, net: float) -> list[tuple[float, Array, float]]:
-        """Returns value, weights of the R points and tail of every bound; the largest bound counts."""
+        """Returns value, weights of the R points and tail of each bound; the largest bound is used."""
         steps = _steps(len(self.means))
         ends = steps.sum(axis=0)
         change = float(ends @ self.means)
@@ -264,14 +264,14 @@ class StepTest:
         ]
 
     def _with_one_more(self, weights: Array) -> tuple[Array, Array, Array]:
-        """Returns values and variances of contrasts (M, R) with one more cluster against them, and by how much it moves them."""
+        """Returns values and variances of contrasts (M, R) with one more cluster against them, and the shifts it causes."""
         values = weights @ self.means
         moves = (np.sqrt(_largest(weights)) - values) / (self.count + 1.0)
         return values + moves, self._kept * self._errors(weights) ** 2 + moves**2, moves
 
     @property
     def _kept(self) -> float:
-        """Factor on variances and covariances of means with one more cluster, without the deviation of that cluster."""
+        """Factor for variances and covariances of means with one more cluster, without that cluster's deviation."""
         return max(self.count - 1.0, 1.0) / (self.count + 1.0)
 
     def _error(self, weights: Array) -> float:
@@ -282,19 +282,19 @@ class StepTest:
 
 
 def _contrast_errors(weights: Array, covariance: Array, clusters: float) -> Array:
-    """Returns the standard errors of contrasts, (M, R) to (M,), as :meth:`ContrastTest.of` says."""
+    """Returns the standard errors of contrasts, (M, R) to (M,), see :meth:`ContrastTest.of`."""
     variances = ((weights @ covariance) * weights).sum(axis=1)
     return np.where(variances <= _ROUNDING, 2.0 * _largest(weights) / clusters, np.sqrt(variances.clip(min=0.0)))
 
 
 def _largest(weights: Array) -> Array:
-    """Returns the largest value, or minus the smallest, that one sample can have in each contrast, (M, R) to (M,)."""
+    """Returns the largest possible absolute value of one sample in each contrast, (M, R) to (M,)."""
     largest: Array = np.maximum(weights.clip(min=0.0).sum(axis=1), (-weights).clip(min=0.0).sum(axis=1))
     return largest
 
 
 def _split_half_sizes(steps: Array, errors: Array) -> tuple[Array, Array]:
-    """Returns what steps with these standard errors count when signs and sizes come from different halves, and its slopes."""
+    """Returns the sizes of steps with signs and sizes from different halves of the samples, and their slopes."""
     ratio = steps / errors
     density = np.exp(-(ratio**2) / 2.0) / math.sqrt(2.0 * math.pi)
     surer = 1.0 - 2.0 * scipy.special.ndtr(-ratio)
@@ -303,7 +303,7 @@ def _split_half_sizes(steps: Array, errors: Array) -> tuple[Array, Array]:
 
 def _noise(covariance: Array, draws: int, rng: np.random.Generator) -> Array:
     """Draws normal deviations of R means, shape (draws, R)."""
-    # the symmetric root changes continuously with the covariance, so that the order of the samples leaves no trace
+    # the symmetric root is continuous in the covariance, so the order of the samples has no effect
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(values.clip(min=0.0))) @ vectors.T
     noise: Array = rng.standard_normal((draws, len(covariance))) @ root
@@ -311,7 +311,7 @@ def _noise(covariance: Array, draws: int, rng: np.random.Generator) -> Array:
 
 
 def _subsets(count: int) -> Array:
-    """Returns which of ``count`` things belong to each of their sets, shape (2^count, count); the first set is empty."""
+    """Returns the membership of ``count`` items in each of their subsets, shape (2^count, count); the first subset is empty."""
     return ((np.arange(2**count)[:, None] >> np.arange(count)) & 1).astype(np.float64)
 
 

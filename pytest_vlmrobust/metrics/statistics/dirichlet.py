@@ -1,15 +1,15 @@
-"""Bounds of means of bounded values that hold whatever the values are: random weights, one of them for a value at the extreme.
+"""Bounds of means that hold for any bounded values: random weights, one of them for a value at the extreme.
 
-Give n independent values, and one more at the end of their range, the weights of a flat Dirichlet distribution. The weighted
-mean is beyond the true mean with at least the probability that a confidence bound promises: its quantiles are bounds. For 0 and 1
-they are those of Clopper and Pearson. Of n equal values the bound moves by ``1 - tail^(1/n)`` of the way to the end, about 3 / n
-at 5 %, and no valid bound moves less. Where values spread, it is as wide as Student's t.
+Give n independent values, plus one at the end of their range, weights from a flat Dirichlet distribution. The weighted
+mean is beyond the true mean with at least the probability that a confidence bound needs, so its quantiles are bounds. For 0 and 1
+they are those of Clopper and Pearson. For n equal values the bound moves by ``1 - tail^(1/n)`` of the way to the end, about 3 / n
+at 5 %, and no valid bound moves less. For spread values it is as wide as Student's t.
 
 Source: N. Gaffke, Mathematical Methods of Statistics 14 (2005) 451-467; E. Learned-Miller and P. S. Thomas, A new confidence
-interval for the mean of a bounded random variable, arXiv:1905.06208. It is proved for two values, and a conjecture for others: no
+interval for the mean of a bounded random variable, arXiv:1905.06208. It is proved for two values, a conjecture for others: no
 counterexample is known, and ``tests/contract/test_declared_risks.py`` looks for one.
 
-With clusters, each has one weight for all of its samples, and the further one counts as many samples as an average cluster.
+Each cluster has one weight for all its samples, and the further one has the size of an average cluster.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Array = NDArray[np.float64]
 _ROUNDS, _CLOSE, _INSIDE = 60, 1e-9, 0.05
 _STEP, _NODES, _NEGLIGIBLE = 0.15, 100, 1e-9
 _FARTHEST = 100.0
-"""Beyond so many standard errors, a bound of a ratio is as good as none."""
+"""Beyond this many standard errors, a bound of a ratio is useless."""
 _AWAY = 0.8
 """How far from 0, in standard deviations, the path of integration stays."""
 _TURN = 0.25
-"""By how much the path turns to the side that the distribution leans to: half of what would follow an exponential one."""
+"""How much the path turns towards the skewed side: half of the turn for an exponential distribution."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirichletMeans:
-    """The distribution of the mean of each column of values under random weights, with one more value at an end."""
+    """Distribution of the mean of each column of values under random weights, with one more value at an end."""
 
     sums: Array
-    """Of each cluster, shape (G + 1, m); the last is the further one."""
+    """Sum of each cluster, shape (G + 1, m); the last is the further one."""
     sizes: Array
     """Samples of each cluster, shape (G + 1, 1)."""
     low: float | Array
-    """The smallest value that there can be."""
+    """The smallest possible value."""
     high: float | Array
 
     @classmethod
@@ -51,7 +51,7 @@ class DirichletMeans:
         """Returns the distribution for ``values``, shape (N, m) with N > 0.
 
         - ``values``: in [further, other], or in [other, further].
-        - ``further``: the end at which there is one more value.
+        - ``further``: the end with the one more value.
         - ``other``: the other end.
         """
         size = clusters.codes.size / clusters.effective
@@ -64,13 +64,13 @@ class DirichletMeans:
         return _positive(self.sizes * bound - self.sums)
 
     def quantile(self, probability: float | Array) -> Array:
-        """Returns the means that are fallen short of with ``probability`` in (0, 1), shape (m,)."""
+        """Returns the quantiles of the means at ``probability`` in (0, 1), shape (m,)."""
         low, high = (np.full(self.sums.shape[1], end) for end in (self.low, self.high))
         wanted = scipy.special.ndtri(np.broadcast_to(probability, low.shape))
         mean, error = self._centre()
         at = np.clip(mean + wanted * error, low + _INSIDE * (mean - low), high - _INSIDE * (high - mean))
         slope, last = np.maximum(error, _CLOSE), (at.copy(), np.full(low.shape, np.nan))
-        left = np.arange(at.size)  # the columns that are not known yet
+        left = np.arange(at.size)  # the columns still to solve
         for _ in range(_ROUNDS):
             here = at[left]
             excess = scipy.special.ndtri(_positive(self.sizes * here - self.sums[:, left])) - wanted[left]
@@ -89,7 +89,7 @@ class DirichletMeans:
         return result
 
     def at_levels(self, levels: Array, steps: Array) -> Array:
-        """Returns the means of one column at normal levels, interpolated between those that lie about ``steps`` errors off."""
+        """Returns the means of one column at normal levels, interpolated between points about ``steps`` errors off."""
         mean, error = self._centre()
         at = np.unique(np.clip(mean + 2.0 * error * np.sinh(steps / 2.0), self.low, self.high))
         reached = scipy.special.ndtri(_positive(self.sizes * at - self.sums))
@@ -98,18 +98,18 @@ class DirichletMeans:
         return result
 
     def _centre(self) -> tuple[Array, Array]:
-        """Returns the mean of the distribution of each column, and about its standard error."""
+        """Returns the mean of the distribution of each column, and its approximate standard error."""
         mean = self.sums.sum(axis=0) / self.sizes.sum()
         return mean, np.sqrt(((self.sums - mean * self.sizes) ** 2).sum(axis=0)) / self.sizes.sum()
 
 
 def ratio_below(parts: Array, clusters: Clusters, further: tuple[float, float], tail: float) -> float:
-    """Returns the lower bound of mean(numerator) / mean(denominator), minus infinity where the denominator may be 0.
+    """Returns the lower bound of mean(numerator) / mean(denominator), minus infinity if the denominator may be 0.
 
-    At each bound it is the test of the mean of ``numerator - bound * denominator``.
+    Each candidate bound is tested by the mean of ``numerator - bound * denominator``.
 
     - ``parts``: numerator and denominator of each sample, shape (N, 2), with a positive mean denominator.
-    - ``further``: numerator and denominator of one more value, that which argues most against a lower bound.
+    - ``further``: numerator and denominator of one more value, the one most against a lower bound.
     """
     sums = np.vstack([clusters.sums(parts), np.array(further) * clusters.codes.size / clusters.effective])
     ratio = float(parts[:, 0].sum() / parts[:, 1].sum())
@@ -122,10 +122,10 @@ def ratio_below(parts: Array, clusters: Clusters, further: tuple[float, float], 
 def _positive(weights: Array) -> Array:
     """Returns the probability that ``sum of weights * E > 0`` for independent exponential E, shape (G, m) to (m,).
 
-    The inverse Laplace transform of ``prod 1 / (1 - s w) / s``, summed along a hyperbola through the saddle point, where it falls
-    off fastest: to nine digits from ten clusters on, to seven from two.
+    The inverse Laplace transform of ``prod 1 / (1 - s w) / s``, summed along a hyperbola through the saddle point, which
+    decays fastest: precise to nine digits from ten clusters on, to seven from two.
     """
-    turned = weights.sum(axis=0) > 0.0  # the smaller of both sides is computed
+    turned = weights.sum(axis=0) > 0.0  # computes the smaller side
     signed = np.where(turned, -weights, weights)
     largest = signed.max(axis=0)
     result = np.zeros(largest.shape)
@@ -136,7 +136,7 @@ def _positive(weights: Array) -> Array:
 
 
 def _right_tail(weights: Array) -> Array:
-    """Returns what :func:`_positive` does, for weights with a sum of at most 0 and a maximum of 1."""
+    """Returns the same as :func:`_positive` for weights with a sum of at most 0 and a maximum of 1."""
     least = np.minimum(_AWAY / np.sqrt((weights**2).sum(axis=0)), 0.5)
     saddle, low, high = least, least, np.ones_like(least)
     for _ in range(_ROUNDS):
@@ -159,7 +159,7 @@ def _right_tail(weights: Array) -> Array:
         path, along = turn * (cosine - 1.0) + 1j * up * sine, turn * sine + 1j * up * cosine
         with np.errstate(over="ignore", invalid="ignore"):
             terms = along / (np.prod(1.0 - path * tilted, axis=0) * (pole + path))
-        terms = np.where(np.isfinite(terms), terms, 0.0)  # beyond the largest number is nothing
+        terms = np.where(np.isfinite(terms), terms, 0.0)  # overflow counts as 0
         total += terms.imag * (0.5 if node == 0 else 1.0)
         if (np.abs(terms) < _NEGLIGIBLE).all():
             break

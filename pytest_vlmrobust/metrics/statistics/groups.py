@@ -21,11 +21,11 @@ from .proportions import exact_limits, is_binary, proportion_interval
 Array = NDArray[np.float64]
 
 _LEVELS = np.linspace(-6.0, 6.0, 121)
-"""Normal quantiles at which limits are known; between them they are interpolated."""
+"""Normal quantiles at which limits are computed; other limits are interpolated."""
 _WEIGHTS = np.exp(-(_LEVELS**2) / 2.0) / np.exp(-(_LEVELS**2) / 2.0).sum()
 _HALVINGS = 40
 _ALIKE = 0.99
-"""A closer correlation of two means counts as this one."""
+"""Upper limit for the correlation of two means."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class GroupMeans:
     correlation: Array
     """Of the means, shape (k, k): 0 between groups that share no cluster."""
     df: float
-    """Degrees of freedom that the correlation rests on: infinite when no group shares a cluster with another."""
+    """Degrees of freedom of the correlation: infinite if no two groups share a cluster."""
 
     @classmethod
     def of(cls, scores: Array, labels: Sequence[Hashable], clusters: Clusters) -> GroupMeans:
@@ -71,11 +71,11 @@ class GroupMeans:
     def differences(self, confidence: float) -> tuple[Array, Array]:
         """Returns lower and upper bounds of mean a - mean b, each of shape (k, k).
 
-        The confidence distributions of both means are combined: one quantile of the difference of two random limits, the upper
-        one of a and the lower one of b, each at a random level. The limits hold by themselves: Clopper and Pearson's for 0/1
-        scores, those of :class:`DirichletMeans` for graded ones. Where groups share clusters, the levels have the correlation of
-        the means, which is known from so many clusters only: quantiles are Student's (of 25 identities at four places that are
-        alike, the largest gap was else shown to be above 0 in 9 % of simulated runs instead of 5 %).
+        Combines the confidence distributions of both means: a quantile of the difference of two random limits, the upper
+        one of a and the lower one of b, each at a random level. The limits are valid on their own: Clopper and Pearson's for 0/1
+        scores, those of :class:`DirichletMeans` for graded ones. If groups share clusters, the levels have the correlation of
+        the means, which comes from few clusters: quantiles are Student's (otherwise, for 25 identities at four equal positions,
+        the largest gap was shown to be above 0 in 9 % of simulated runs instead of 5 %).
 
         Source: M. P. Fay, M. A. Proschan and E. Brittain, Combining one-sample confidence procedures for inference in the
         two-sample case, Biometrics 71 (2015) 146-156 (melding); the correlation is ours.
@@ -84,13 +84,13 @@ class GroupMeans:
         tail, count = one_sided(confidence), len(self.names)
         below = np.zeros((count, count))
         for first, second in itertools.permutations(range(count), 2):
-            # the limit of the second falls where that of the first rises
+            # the limit of the second falls as that of the first rises
             below[first, second] = _quantile_of_sum(low[first], -high[second, ::-1], -self.correlation[first, second], tail)
         return below, -below.T
 
     @cached_property
     def _by_level(self) -> Array:
-        """Both limits of each mean at ``_LEVELS``, shape (k, 2, L): most of the work, and the same for any confidence."""
+        """Both limits of each mean at ``_LEVELS``, shape (k, 2, L): most of the work, independent of the confidence."""
         members = zip(self.members, self.clusters, strict=True)
         return np.array([_limits_by_level(scores, clusters, self.df) for scores, clusters in members])
 
@@ -115,7 +115,7 @@ def _limits(scores: Array, clusters: Clusters, confidence: float) -> tuple[float
 
 
 def _limits_by_level(scores: Array, clusters: Clusters, most_df: float) -> tuple[Array, Array]:
-    """Returns lower and upper limits of a mean, both rising, at the normal quantiles ``_LEVELS``."""
+    """Returns the rising lower and upper limits of a mean at the normal quantiles ``_LEVELS``."""
     if is_binary(scores):
         return exact_limits(scores, clusters, _LEVELS, most_df)
     if most_df <= 0:
@@ -132,7 +132,7 @@ def _quantile_of_sum(first: Array, second: Array, correlation: float, probabilit
     correlation = max(min(correlation, _ALIKE), -_ALIKE)
     middle = slice(_LEVELS.size // 3, -(_LEVELS.size // 3))
     if np.ptp(first[middle]) > np.ptp(second[middle]):
-        first, second = second, first  # the wider one is smooth at the levels of the other
+        first, second = second, first  # the wider one is smooth at the other's levels
     low, high = first[0] + second[0], first[-1] + second[-1]
     for _ in range(_HALVINGS):
         half = (low + high) / 2.0

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanTest:
-    """What the columns of a table of values show about their true means; G - 1 degrees of freedom for G clusters."""
+    """Test of the true means of the columns of a table; G - 1 degrees of freedom for G clusters."""
 
     means: Array
     errors: Array
@@ -34,11 +34,11 @@ class MeanTest:
         return cls(values.mean(axis=0), clusters.standard_errors(values), clusters.degrees_of_freedom)
 
     def lower(self, tail: float) -> Array:
-        """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""
+        """Returns one-sided lower bounds, shape (m,); minus infinity for a single cluster."""
         return self.means - self._margin(tail)
 
     def upper(self, tail: float) -> Array:
-        """Returns one-sided upper bounds, shape (m,); infinity where a single cluster shows nothing."""
+        """Returns one-sided upper bounds, shape (m,); infinity for a single cluster."""
         return self.means + self._margin(tail)
 
     def p_above(self, bound: float) -> Array:
@@ -56,13 +56,13 @@ class MeanTest:
         return margin
 
 
-# Bounds of means and ratios that hold with few samples and rare answers: each as though one more sample argued against it.
+# Bounds of means and ratios that hold with few samples and rare answers: each is computed with one more sample against it.
 #
-# A contrast whose large values are rare has too small a sample variance in most samples: the rare ones are missing. One further
-# sample of the kind that argues most against a bound makes up for it. For means see :class:`BoundedMeanTest`. For a ratio with
-# clusters it is a cluster of as many as one independent sample counts for, the design effect; for the contrast of luck, plain t
-# bounds at 5 % err up to 50 % of the time (two options, or nine patches, 100 samples), and with the further sample no error above
-# 5 % was found among all combinations of 2, 4 and 10 options, 4 and 9 patches and 20 to 1000 samples that were tried.
+# A contrast with rare large values has too small a variance in most samples, because the rare ones are missing. One further
+# sample of the kind most against a bound compensates for it. For means see :class:`BoundedMeanTest`. For a ratio with
+# clusters it is a cluster with as many samples as the design effect. For the contrast of luck, plain t
+# bounds at 5 % err up to 50 % of the time (two options, or nine patches, 100 samples); with the further sample no error above
+# 5 % was found in the tried combinations of 2, 4 and 10 options, 4 and 9 patches, and 20 to 1000 samples.
 
 
 class Ends(NamedTuple):
@@ -74,25 +74,25 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundedMeanTest:
-    """What the columns of a table of bounded values show about their true means, by Student's t with G - 1 degrees of freedom.
+    """Test of the true means of the columns of a table of bounded values, by Student's t with G - 1 degrees of freedom.
 
-    The upper bound is taken as though one more cluster of average size had the largest value, the lower one as though it had the
-    smallest. Without it the variance reflects only the few losses that happened. Of n samples that lose 1 now and then,
-    the t bound at 5 % lies below the truth in up to 19 % of runs, in 28 % where the others lose a little; and no loss at all
-    would need a rule of its own, by which it looks worse than a single one. With it k losses of 1, k small, have the upper bound
+    The upper bound assumes one more cluster of average size with the largest value, the lower one with the
+    smallest. Without it the variance reflects only the few observed losses. For n samples that sometimes lose 1,
+    the t bound at 5 % is below the truth in up to 19 % of runs, in 28 % if the others lose a little; and no loss at all
+    would need a special rule that makes it look worse than one loss. With the cluster, k losses of 1, k small, have the bound
     ``(k + 1 + t sqrt(k + 1)) / n``: 2.6 / n for none (tails of flips: 3.0 / n), and it rises. For 20 to 869 samples and
-    any chance of a loss up to a half it errs in at most 7.1 % of runs, exactly counted, and less often where a loss is below 1.
+    any probability of a loss up to 1/2 it errs in at most 7.1 % of runs (exact), and less often if losses are below 1.
 
-    The weight of one sample gives the width of Tango's own interval where nothing happened. With half of one the bound would be
-    1.3 / n there and err in up to 27 % of runs; with one and a half it would err in at most 5 % and need 4 / n. No other method
-    does much better: where a share p of samples loses all, none of n is among them with probability ``(1 - p)^n``, and a bound
-    that errs in at most 5 % of runs must then lie at ``1 - 0.05^(1/n)``, about 3 / n, or above.
+    The weight of one sample gives the width of Tango's own interval if nothing is lost. With half a sample the bound would be
+    1.3 / n then and err in up to 27 % of runs; with one and a half it would err in at most 5 % and be 4 / n. No other method
+    does much better: if a share p of samples loses all, none of n is among them with probability ``(1 - p)^n``, and a bound
+    that errs in at most 5 % of runs must then be at least ``1 - 0.05^(1/n)``, about 3 / n.
 
-    Source: ours; the idea is that of the pseudo-observations in A. Agresti and B. A. Coull, The American Statistician 52 (1998)
+    Source: ours, after the pseudo-observations of A. Agresti and B. A. Coull, The American Statistician 52 (1998)
     119-126.
 
-    The lower bound of losses (:meth:`of_losses`), which a FAIL rests on and whose risk many tests may share, is that of
-    :class:`DirichletMeans` instead: it errs no more often than declared at any risk, where Student's t with one more cluster errs
+    The lower bound of losses (:meth:`of_losses`), which decides a FAIL and may share its risk with many tests, is that of
+    :class:`DirichletMeans` instead: it errs no more often than declared at any risk; Student's t with one more cluster errs
     up to 34 times as often at a 133rd of 5 %.
     """
 
@@ -102,7 +102,7 @@ class BoundedMeanTest:
     above: MeanTest
     """With one more cluster that has the largest value."""
     weighted: DirichletMeans | None = None
-    """What lower bounds follow from; None for ``below``."""
+    """The basis of lower bounds; None to use ``below``."""
 
     @classmethod
     def of(cls, values: Array, clusters: Clusters, smallest: float, largest: float) -> BoundedMeanTest:
@@ -112,7 +112,7 @@ class BoundedMeanTest:
 
     @classmethod
     def of_losses(cls, losses: Array, clusters: Clusters, most: float = 1.0, largest: float = 1.0) -> BoundedMeanTest:
-        """Returns the test of mean losses, negative for gains, whose lower bounds hold whatever the losses are.
+        """Returns the test of mean losses, negative for gains, with lower bounds that hold for any losses.
 
         - ``losses``: shape (N, m) with N > 0.
         - ``most``: the largest gain that a sample can have.
@@ -123,7 +123,7 @@ class BoundedMeanTest:
 
     @classmethod
     def of_increases(cls, increases: Array, clusters: Clusters) -> BoundedMeanTest:
-        """Returns the test of mean increases of losses, each in [-2, 2]: a further one is 1 above, and -2 below."""
+        """Returns the test of mean increases of losses, each in [-2, 2]: the further one is 1 or -2."""
         return cls.of_losses(increases, clusters, most=2.0)
 
     @classmethod
@@ -133,9 +133,9 @@ class BoundedMeanTest:
         Args:
             means: shape (m,).
             variances: of the means, shape (m,); infinite for a single cluster.
-            count: number of clusters, or how many count as much.
-            df: degrees of freedom of the variances; 0 where nothing is shown.
-            ends: what values a further sample may have.
+            count: number of clusters, or effective number.
+            df: degrees of freedom of the variances; 0 if nothing is shown.
+            ends: the extreme values of a further sample.
         """
         below, above = (_one_more(means, variances, count, df, end) for end in ends)
         return cls(means, below, above)
@@ -148,14 +148,14 @@ class BoundedMeanTest:
         return cls(np.mean([test.means for test in tests], axis=0), below, above)
 
     def lower(self, tail: float) -> Array:
-        """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""
+        """Returns one-sided lower bounds, shape (m,); minus infinity for a single cluster."""
         if self.df <= 0:
             return np.full(self.means.shape, -np.inf)
         lower = self.weighted.quantile(tail) if self.weighted else self.below.lower(tail)
         return np.minimum(lower, self.means)
 
     def upper(self, tail: float) -> Array:
-        """Returns one-sided upper bounds, shape (m,); infinity where a single cluster shows nothing."""
+        """Returns one-sided upper bounds, shape (m,); infinity for a single cluster."""
         return np.maximum(self.above.upper(tail), self.means)
 
     def p_above(self, bound: float) -> Array:
@@ -185,13 +185,13 @@ def guarded_ratio_interval(
 ) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator) of ``parts`` (N, 2), known to have a positive denominator.
 
-    The end that rare gains threaten, which a FAIL rests on, holds whatever the values are (:func:`ratio_below`).
+    The end threatened by rare gains, which decides a FAIL, holds for any values (:func:`ratio_below`).
 
     - ``parts``: numerator and denominator of each sample, N > 0.
-    - ``against_low``: numerator and denominator of the sample that argues most against a low bound.
+    - ``against_low``: numerator and denominator of the sample most against a low bound.
     - ``against_high``: the same for the high one.
-    - ``gains``: the end that gains threaten: low for a share that is lost, high for one that is kept; None where no FAIL
-      rests on rare gains.
+    - ``gains``: the end threatened by gains: low for a share that is lost, high for one that is kept; None if no FAIL
+      depends on rare gains.
 
     Returns ``(low, high)``, each possibly infinite, around the ratio itself.
     """
@@ -209,9 +209,9 @@ def guarded_ratio_interval(
 
 
 def _one_more(means: Array, variances: Array, count: float, df: float, end: float | Array) -> MeanTest:
-    """Returns the test with one more cluster of average size that has the value ``end``.
+    """Returns the test with one more cluster of average size and value ``end``.
 
-    That moves a mean by ``d = (end - mean) / (G + 1)`` and makes its variance ``(G - 1) / (G + 1) variance + d^2``.
+    This moves a mean by ``d = (end - mean) / (G + 1)`` and changes its variance to ``(G - 1) / (G + 1) variance + d^2``.
     """
     moves = (end - means) / (count + 1.0)
     grown = variances * (max(count - 1.0, 1.0) / (count + 1.0)) + moves**2
@@ -228,12 +228,12 @@ def _interval(parts: Array, clusters: Clusters, confidence: float) -> tuple[floa
 
 
 def _size(contrast: Array, clusters: Clusters) -> int:
-    """Returns how many samples of one cluster count as much as one independent sample; no more than a cluster has."""
+    """Returns how many samples of a cluster are worth one independent sample, at most the size of a cluster."""
     effect = float(clusters.design_effects(contrast[:, None])[0])
     return max(round(min(effect, contrast.size / clusters.effective)), 1)
 
 
 def _with(values: Array, clusters: Clusters, extra: tuple[float, ...], size: int) -> tuple[Array, Clusters]:
-    """Returns the values, shape (N, k), and one more cluster of ``size`` samples that are ``extra``."""
+    """Returns the values, shape (N, k), with one more cluster of ``size`` samples equal to ``extra``."""
     grown = np.concatenate([values, np.tile(np.array(extra), (size, 1))])
     return grown, Clusters(np.concatenate([clusters.codes, np.full(size, clusters.count)]), clusters.count + 1)

@@ -19,7 +19,7 @@ from .means import BoundedMeanTest, Ends
 Array = NDArray[np.float64]
 
 
-# How many of m hypotheses are false: partial conjunction, valid whatever the dependence between them.
+# How many of m hypotheses are false: partial conjunction, valid under any dependence.
 
 
 def partial_conjunction(p_values: Array) -> Array:
@@ -48,7 +48,7 @@ def count_interval(p_values: Array, p_values_of_opposite: Array, tail: float) ->
     return shown_true, p_values.size - shown_false
 
 
-# Contests: values of several models that answered the same questions, which of them differ, and which ranks they may have.
+# Contests: values of several models on the same questions, which of them differ, and their possible ranks.
 
 
 Ranks = NDArray[np.intp]
@@ -56,14 +56,14 @@ Ranks = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """Tests of the true values of M models, alone and against each other.
+    """Tests of the true values of M models, separately and against each other.
 
-    All models answered the same samples, and what one source image does to one of them it may do to all: the covariance of the M
-    values is that of whole clusters. A rank follows from the ordered differences to all others. Their intervals hold together
-    (max-t, resampled from the covariance), and so do all ranks: at best, one more than the models that are shown to be better; at
-    worst, the number of models less those shown to be worse. Quantiles of the ranks in bootstrap samples would be simpler and
-    are not used: of five models that are equal, in simulated runs of 100 samples, they held each model's rank in 69 % instead of
-    90 %, where these intervals hold all five ranks at once in 91 %.
+    All models answered the same samples, and a source image may affect all of them alike: the covariance of the M
+    values is over whole clusters. A rank follows from the ordered differences to all others. Their intervals hold together
+    (max-t, resampled from the covariance), and so do all ranks: at best one more than the number of models shown to be better, at
+    worst the number of models less those shown to be worse. Quantiles of ranks in bootstrap samples would be simpler but
+    are not used: for five equal models, in simulated runs of 100 samples, they covered each model's rank in 69 % instead of
+    90 %; these intervals cover all five ranks at once in 91 %.
 
     Source: M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Inference for ranks with applications to mobility across
     neighbourhoods and academic achievement across countries, Review of Economic Studies 91 (2024) 476-518.
@@ -71,7 +71,7 @@ class Contest:
 
     alone: BoundedMeanTest
     apart: ContrastTest
-    """Of every ordered pair of models, the first minus the second, first by first, second by second."""
+    """Differences of all ordered pairs of models, first minus second, ordered by the first, then the second."""
 
     @classmethod
     def of(
@@ -84,12 +84,12 @@ class Contest:
         *,
         losses: bool = False,
     ) -> Contest:
-        """Returns what follows from the values of M > 1 models and each sample's influence on them.
+        """Returns the contest for the values of M > 1 models and each sample's influence on them.
 
         - ``values``: shape (M,).
         - ``influences``: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
-        - ``ends``: what values a further sample may have.
-        - ``counted``: the share of the N samples that have a value of their own, and are not among those left out.
+        - ``ends``: the extreme values of a further sample.
+        - ``counted``: the share of the N samples that are not left out.
         - ``losses``: whether the values are losses, as in :meth:`BoundedMeanTest.of_losses`.
         """
         points = influences + values
@@ -101,7 +101,7 @@ class Contest:
 
     @classmethod
     def mean(cls, contests: Sequence[Contest]) -> Contest:
-        """Returns the contest about the plain mean over independent datasets; the fewest degrees of freedom count."""
+        """Returns the contest for the plain mean over independent datasets, with the smallest degrees of freedom."""
         count, first = len(contests), contests[0].apart.weights
         alone, apart = [contest.alone for contest in contests], [contest.apart for contest in contests]
         df = min(contest.df for contest in apart)
@@ -116,7 +116,7 @@ class Contest:
         return self.alone.means
 
     def differences(self, confidence: float, rng: np.random.Generator) -> Array:
-        """Returns the interval of the first minus the second of any two models, shape (M, M, 2); all of them hold together."""
+        """Returns the intervals of first minus second for all pairs of models, shape (M, M, 2); they hold together."""
         count = len(self.values)
         lows = np.full((count, count), -math.inf)
         lows[tuple(_pairs(count).T)] = self.apart.lowers(1.0 - confidence, rng)
@@ -124,14 +124,14 @@ class Contest:
 
 
 def places(values: Array, *, higher: bool) -> Ranks:
-    """Returns the rank of each of M values, shape (M,): 1 and the number of better ones, so that ties share the better rank."""
+    """Returns the rank of each of M values, shape (M,): 1 plus the number of better ones; ties share the better rank."""
     signed = values if higher else -values
     ranks: Ranks = 1 + (signed[None, :] > signed[:, None] + ROUNDING).sum(axis=1)
     return ranks
 
 
 def place_intervals(differences: Array, *, higher: bool) -> Ranks:
-    """Returns the best and the worst rank that the intervals of all differences leave to each of M models, shape (M, 2)."""
+    """Returns the best and the worst rank of each of M models that the intervals of all differences allow, shape (M, 2)."""
     above, below = differences[..., 0] > 0.0, differences[..., 1] < 0.0
     worse, better = (above, below) if higher else (below, above)
     intervals: Ranks = np.stack([1 + better.sum(axis=1), len(differences) - worse.sum(axis=1)], axis=1)
@@ -139,7 +139,7 @@ def place_intervals(differences: Array, *, higher: bool) -> Ranks:
 
 
 def _pairs(models: int) -> NDArray[np.intp]:
-    """Returns every ordered pair of different models, shape (M (M - 1), 2)."""
+    """Returns all ordered pairs of different models, shape (M (M - 1), 2)."""
     return np.argwhere(~np.eye(models, dtype=np.bool_))
 
 
@@ -160,13 +160,13 @@ _TIE = 1e-12
 
 
 def cross_validated_maximum(values: Array, clusters: Clusters, rng: np.random.Generator, folds: int = FOLDS) -> float:
-    """Returns the mean of the column that is largest on the other folds, over all folds.
+    """Returns the mean, over all folds, of the column that is largest on the other folds.
 
-    The largest of m noisy means is biased upwards by up to sqrt(2 ln m) standard errors. Samples that did not choose the column
-    judge it without that bias; what they judge is the column that would be chosen, at most the true maximum.
+    The largest of m noisy means is biased upwards by up to sqrt(2 ln m) standard errors. Samples not used to choose the column
+    measure it without this bias; the true mean of the chosen column is at most the true maximum.
 
     - ``values``: float64, shape (N, m) with m > 0.
-    - ``folds``: into how many parts the clusters are split; no more than there are clusters.
+    - ``folds``: number of parts that the clusters are split into; at most the number of clusters.
 
     Returns the mean over samples; NaN for fewer than two clusters.
     """
@@ -184,8 +184,8 @@ def cross_validated_maximum(values: Array, clusters: Clusters, rng: np.random.Ge
 def largest_few_lower(losses: Array, clusters: Clusters, few: int, tail: float, rng: np.random.Generator) -> float:
     """Bounds the mean of the ``few`` largest of m true mean losses from below, wrong with probability about ``tail``.
 
-    Samples that did not choose the columns judge them, as in :func:`cross_validated_maximum`; the mean of the columns that are
-    chosen is at most that of the largest ones. Several rounds of folds are averaged, so that no single one decides.
+    The columns are measured on samples not used to choose them, as in :func:`cross_validated_maximum`; the mean of the
+    chosen columns is at most that of the largest ones. Several rounds of folds are averaged, so that no single one decides.
 
     - ``losses``: float64, shape (N, m) with N, m > 0, in [-1, 1].
     - ``few``: how many columns, 1 to m.
@@ -208,9 +208,9 @@ def largest_few_upper(losses: Array, clusters: Clusters, few: int, tail: float) 
     """Bounds the mean of the ``few`` largest of m true mean losses from above, wrong with probability at most about ``tail``.
 
     The mean of the largest few is the largest of the means over any ``few`` columns, so it is bounded by the largest of their
-    upper bounds, without correction (intersection-union). There are too many such sets to try them all. From the columns with the
-    largest means, and from those with the largest bounds, one column is exchanged for another for as long as that raises the
-    bound of the set. Adding up the bounds of single columns instead would ignore that their errors partly cancel.
+    upper bounds, without correction (intersection-union). There are too many such sets to try all. From the columns with the
+    largest means, and from those with the largest bounds, single columns are exchanged as long as this raises the
+    bound of the set. Adding up the bounds of single columns would ignore that their errors partly cancel.
 
     - ``losses``: float64, shape (N, m) with N, m > 0, in [-1, 1].
     - ``few``: how many columns, 1 to m.
@@ -233,7 +233,7 @@ def largest_few_upper(losses: Array, clusters: Clusters, few: int, tail: float) 
 def _best_exchange(
     order: NDArray[np.intp], few: int, means: Array, covariance: Array, bounds: Callable[[Array, Array], Array]
 ) -> float:
-    """Returns the bound of the set that no exchange of one column improves, from the first ``few`` of ``order``."""
+    """Returns the bound of a set that no exchange of one column improves, starting from the first ``few`` of ``order``."""
     inside, outside = order[:few].copy(), order[few:].copy()
     single = covariance.diagonal()
     while True:
@@ -254,7 +254,7 @@ def _best_exchange(
 
 
 def _folds(clusters: Clusters, parts: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Returns the fold of each sample, shape (N,); clusters are dealt out whole."""
+    """Returns the fold of each sample, shape (N,); clusters stay whole."""
     fold_of_cluster = np.empty(clusters.count, dtype=np.intp)
     fold_of_cluster[rng.permutation(clusters.count)] = np.arange(clusters.count) % parts
     return fold_of_cluster[clusters.codes]

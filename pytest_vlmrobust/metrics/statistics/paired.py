@@ -16,15 +16,15 @@ from .clusters import Clusters, critical_value, normal_tail, one_sided, student_
 from .means import BoundedMeanTest
 from .proportions import is_binary, judged_proportion_interval
 
-# The difference of two paired proportions: Tango's score interval, and the tails of the trinomial that a verdict rests on.
+# The difference of two paired proportions: Tango's score interval, and the trinomial tails used for verdicts.
 #
 # Source: T. Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample design",
 # Statistics in Medicine 17 (1998) 891-908. Unlike Wald, bootstrap or BCa intervals it stays honest when hardly any answer flips.
 #
-# Its statistic is compared with a normal quantile, though, and far from it where helpful flips are rare: a true drop of 3 pp
-# of 200 samples was found too large in 8.1 % of runs at 5 %, and 2.7 times as often as promised at 5 %/133. What judges has
-# the tail of the flips themselves, :func:`chance_of_excess`: at the share of helpful flips that is likeliest if the drop is
-# the one that is tested, which is Tango's. Counted out over all outcomes it errs at most as often as it says
+# Its statistic is compared with a normal quantile, though, which fits badly if helpful flips are rare: a true drop of 3 pp
+# of 200 samples was called too large in 8.1 % of runs at 5 %, and 2.7 times as often as promised at 5 %/133. Verdicts use
+# the tail of the flips instead, :func:`chance_of_excess`: at the likeliest share of helpful flips under the
+# tested drop, which is Tango's. Summed over all outcomes, it errs at most as often as declared
 # (``studies/verdicts/tails.py``).
 
 
@@ -33,18 +33,18 @@ Array = NDArray[np.float64]
 _HALVINGS = 50
 """Of the interval [-1, 1]."""
 _WIDTH = 3e-11
-"""How far apart the two drops are between which an exact bound lies when the search ends."""
+"""Width of the bracket around an exact bound at which the search ends."""
 _SECANTS, _PROBES = 10, 100
-"""Probes by secants, which nearly always suffice; after them an interval is also halved, until all these are used."""
+"""Number of secant probes, nearly always enough, and of all probes: the later ones also halve the bracket."""
 _NEVER = 1e-30
 """A probability that replaces 0 in divisions."""
 _EDGE = 1e-9
 """Least distance from -1 and 1 at which the saddlepoint is computed: at -1 and 1 it is infinite."""
 _MOST = 12
-"""If one flip is expected, more flips than this have a probability of about 1e-10."""
+"""If one flip is expected, more than this have a probability of about 1e-10."""
 _ROOT = math.sqrt(2.0 * math.pi)
 _CENTRE = 1e-4
-"""Within so many standard deviations of the mean, the saddlepoint formula divides 0 by 0."""
+"""Within this many standard deviations of the mean, the saddlepoint formula divides 0 by 0."""
 
 
 def tango_statistic(harmful: Array, helpful: Array, n: Array, drop: Array) -> Array:
@@ -72,9 +72,9 @@ def likeliest_helpful(harmful: Array, helpful: Array, n: Array, drop: Array) -> 
 
 
 def chance_of_excess(harmful: Array, helpful: Array, n: Array, drop: Array) -> Array:
-    """Returns how often ``harmful - helpful`` or more flips remain, when the true drop is ``drop``; rising in ``drop``.
+    """Returns the probability of a net ``harmful - helpful`` or more flips if the true drop is ``drop``; rising in ``drop``.
 
-    The share of helpful flips is the likeliest one then. All arrays have one shape; fractions are allowed (effective counts).
+    The share of helpful flips is the likeliest one for this drop. All arrays have one shape; effective (fractional) counts work.
     """
     share = np.maximum(likeliest_helpful(harmful, helpful, n, drop), np.maximum(-drop, 0.0))
     return excess_tail(harmful - helpful, n, share + drop, share)
@@ -83,9 +83,9 @@ def chance_of_excess(harmful: Array, helpful: Array, n: Array, drop: Array) -> A
 def excess_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
     """Returns the probability that harmful minus helpful flips of ``n`` samples are ``excess`` or more; all arrays of one shape.
 
-    Where the rarer kind of flip is expected less than once, the sum over its counts, and where every sample flips the binomial
-    tail; else by the saddlepoint formula for whole numbers, which stands in closed form here and is within 1 % of the sum over
-    all outcomes for 200 samples and more, unless fewer than 5 % of them stay as they are.
+    If the rarer kind of flip is expected less than once, the sum over its counts; if every sample flips, the binomial
+    tail; else the saddlepoint formula for whole numbers, which has a closed form here and is within 1 % of the sum over
+    all outcomes for 200 samples and more, unless fewer than 5 % of them are unchanged.
 
     Source: R. Lugannani and S. Rice, Advances in Applied Probability 12 (1980) 475-490, with the first continuity correction of
     H. E. Daniels, International Statistical Review 55 (1987) 37-48.
@@ -109,25 +109,25 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
     mean = np.clip(excess / n, -1.0 + _EDGE, 1.0 - _EDGE)
     half = mean * stay
     root = np.sqrt(half**2 + 4.0 * up * down * (1.0 - mean**2))
-    # of the two forms of one root, the one without cancellation
+    # the form of the root without cancellation
     rising, falling = (half + root) / (2.0 * up * (1.0 - mean)), 2.0 * down * (1.0 + mean) / np.maximum(root - half, _NEVER)
     tilted = np.where(half >= 0.0, rising, falling)
     tilt, total = np.log(tilted), stay + up * tilted + down / tilted
     spread = np.sqrt(n * np.maximum((up * tilted + down / tilted) / total - mean**2, _NEVER))
-    # near the mean the total is 1 but for rounding, of which many samples would make a tail of 0
+    # near the mean the total is 1 up to rounding, which many samples would amplify to a tail of 0
     growth = np.log1p(up * np.expm1(tilt) + down * np.expm1(-tilt))
     signed = np.sign(tilt) * np.sqrt(np.maximum(2.0 * n * (tilt * mean - growth), 0.0))
     central = np.abs(signed) < _CENTRE
     far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
     density = np.exp(-(far**2) / 2.0) / _ROOT
     tail: Array = scipy.special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
-    most = np.where(far > 0.0, np.exp(-(far**2) / 2.0), 1.0)  # Chernoff's bound, which is met where all samples flip
+    most = np.where(far > 0.0, np.exp(-(far**2) / 2.0), 1.0)  # Chernoff's bound, reached if all samples flip
     third = n * mean * (1.0 - 3.0 * (up + down) + 2.0 * mean**2)  # moment of the excess around its mean
     return np.where(central, 0.5 + (0.5 - third / (6.0 * spread**2)) / (_ROOT * spread), np.minimum(tail, most))
 
 
 def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
-    """Sums over the counts of the rarer flip, one column each; what lies beyond the largest count that is looked at is added."""
+    """Sums over the counts of the rarer flip, one column each; the probability of larger counts is added."""
     excess, n, up, down = (array[:, None] for array in (excess, n, harmful_share, helpful_share))
     rare, other, few = np.minimum(up, down), np.maximum(up, down), np.arange(_MOST + 1.0)
     left = n - few
@@ -136,12 +136,12 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
         scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(few + 1.0) - scipy.special.gammaln(np.where(fits, left, 0.0) + 1.0)
     )
     chances = np.exp(logs + scipy.special.xlogy(few, rare) + scipy.special.xlog1py(left, -rare)) * fits
-    # harmful flips that are many enough, or helpful ones that are not too many
+    # enough harmful flips, or not too many helpful ones
     least = np.where(up > down, excess + few, few - excess + 1.0)
     inside = (least > 0.0) & (least <= left)
     share = np.minimum(other / np.maximum(1.0 - rare, _NEVER), 1.0)
     sides = (np.where(inside, least, 1.0), np.where(inside, left - least + 1.0, 1.0), share)
-    # harmful flips have to reach the least number, helpful ones have to miss it; the two integrals lose no digits in their tails
+    # harmful flips must reach the least number, helpful ones must stay below it; both integrals are precise in their tails
     harmful_side = np.broadcast_to(up > down, inside.shape)
     met = np.where(harmful_side, least <= 0.0, least > 0.0).astype(np.float64)
     for integral, where in ((scipy.special.betainc, inside & harmful_side), (scipy.special.betaincc, inside & ~harmful_side)):
@@ -152,10 +152,10 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
 
 
 def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
-    """Returns the largest drop at which so many flips are still rarer than ``tail``, below 1/2; -1 for a tail of 0."""
+    """Returns the largest drop under which this many flips are still rarer than ``tail``, below 1/2; -1 for a tail of 0."""
     if tail <= 0.0 or not harmful.size:
         return np.full(harmful.shape, -1.0)
-    # settings of a sweep share few pairs of counts, and each is bounded once
+    # the settings of a sweep have few distinct counts; each is bounded once
     counts, each = np.unique(np.stack([harmful, helpful, n], dtype=np.float64), axis=1, return_inverse=True)
     bounds: Array = _exact_lower(counts.tobytes(), tail)[each.reshape(-1)]
     return bounds
@@ -163,21 +163,21 @@ def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
 
 @lru_cache(maxsize=4096)
 def _exact_lower(counts: bytes, tail: float) -> Array:
-    """Returns the bounds of float64 counts, shape (3, m). Kept: a run asks for the same bound again and again, such as for
-    whether a task is done at all, before each of its metrics.
+    """Returns the bounds of float64 counts, shape (3, m). Cached: a run needs the same bound many times, for example to decide
+    whether a task is done at all, before each metric.
 
-    The normal quantile of the chance is nearly a straight line in the drop: secants meet the tail within a few probes.
+    The normal quantile of the chance is nearly linear in the drop, so secants reach the tail within a few probes.
     """  # noqa: D205 - one sentence
     harmful, helpful, n = np.frombuffer(counts).reshape(3, -1)
     mean, aim = (harmful - helpful) / n, float(scipy.special.ndtri(tail))
     low, high = np.full(mean.shape, -1.0), mean
-    before, above_before = mean, np.full(mean.shape, -aim)  # at the mean the chance is about one half
+    before, above_before = mean, np.full(mean.shape, -aim)  # the chance is about one half at the mean
     drop = mean + aim * np.sqrt((harmful + helpful + 1.0) / n - mean**2) / np.sqrt(n)
     for probe in range(_PROBES):
         halved = (low + high) / 2.0
         drop = np.where((drop > low) & (drop < high) & (probe < _SECANTS or probe % 2 == 0), drop, halved)
         chance = chance_of_excess(harmful, helpful, n, drop)
-        rare, open_ = chance <= tail, high - low > _WIDTH  # what is found stays, so that no bound depends on the others
+        rare, open_ = chance <= tail, high - low > _WIDTH  # found bounds stay fixed, independent of the others
         low, high = np.where(rare & open_, drop, low), np.where(rare | ~open_, high, drop)
         if (high - low).max() <= _WIDTH:
             break
@@ -185,12 +185,12 @@ def _exact_lower(counts: bytes, tail: float) -> Array:
         rise = above - above_before
         steps = np.divide(above * (drop - before), rise, out=np.full(mean.shape, math.inf), where=rise != 0.0)
         before, above_before = drop, above
-        drop = drop - steps + np.where(rare, 0.5, -0.5) * _WIDTH  # to the other side of the bound, which ends the search
+        drop = drop - steps + np.where(rare, 0.5, -0.5) * _WIDTH  # step across the bound, to end the search
     return low
 
 
 def exact_upper(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
-    """Returns the smallest drop at which so few flips are rarer than ``tail``: the lower bound with the two models swapped."""
+    """Returns the smallest drop under which so few flips are rarer than ``tail``: the lower bound with swapped models."""
     return -exact_lower(helpful, harmful, n, tail)
 
 
@@ -238,7 +238,7 @@ def paired_drop_interval(harmful: float, helpful: float, n: float, confidence: f
     return float(tango_lower(*counts, critical)[0]), float(tango_upper(*counts, critical)[0])
 
 
-# Drops of many settings against the same clean scores: the test that fits the scores.
+# Drops of many settings against the same clean scores: the test for this kind of scores.
 
 
 class BoundTest(Protocol):
@@ -265,19 +265,19 @@ class BoundTest(Protocol):
 class TangoTest:
     """Test of m true drops by the tails of the distribution of flips, at Tango's share of helpful flips.
 
-    Of independent samples no bound errs more often than it says, whatever the drop and the share of helpful flips, nor at a risk
-    that 133 settings share: counted over all outcomes of 50, 200, 324 and 853 samples (``studies/verdicts/tails.py``). Tango's
+    For independent samples no bound errs more often than declared, at any drop and share of helpful flips, even at a risk
+    shared by 133 settings: summed over all outcomes of 50, 200, 324 and 853 samples (``studies/verdicts/tails.py``). Tango's
     interval itself errs up to 1.6 times as often at 5 %, and 3.6 times at 5 %/133.
 
-    Counts are effective ones when samples come in clusters: divided by each setting's guarded design effect, with Student's
-    quantile in the place of the normal one that the tail stands for.
+    For clustered samples, counts are effective ones: divided by each setting's guarded design effect, with Student's
+    quantile instead of the normal one for the tail.
     """
 
     harmful: Array
     helpful: Array
     n: Array
     df: float
-    """Degrees of freedom of the design effects; infinite for independent samples, 0 where nothing is shown."""
+    """Degrees of freedom of the design effects; infinite for independent samples, 0 if nothing is shown."""
 
     @classmethod
     def of(cls, differences: Array, clusters: Clusters) -> TangoTest:
@@ -289,19 +289,19 @@ class TangoTest:
 
     @classmethod
     def join(cls, tests: Sequence[TangoTest]) -> TangoTest:
-        """Returns one test about the drops of several, in their order: much faster than each one; the fewest df count for all."""
+        """Joins tests into one over all drops, in order: much faster than separate tests; the smallest df applies to all."""
         harmful, helpful, n = (
             np.concatenate(arrays) for arrays in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True)
         )
         return cls(harmful, helpful, n, min(test.df for test in tests))
 
     def seen(self) -> TangoTest:
-        """Returns the test of those drops that were seen: no other one has a lower bound above 0."""
+        """Returns the test of the drops above 0 in the sample: no others have a lower bound above 0."""
         shown = self.harmful > self.helpful
         return TangoTest(self.harmful[shown], self.helpful[shown], self.n[shown], self.df)
 
     def both(self, tail: float) -> tuple[Array, Array]:
-        """Returns lower and upper bounds of the drops, each of shape (m,); together they take as long as one of them."""
+        """Returns lower and upper bounds of the drops, each of shape (m,), in the time of one of them."""
         flips, n = np.concatenate([self.harmful, self.helpful]), np.tile(self.n, 2)
         bounds = exact_lower(flips, np.roll(flips, len(self.n)), n, normal_tail(tail, self.df))
         return bounds[: len(self.n)], -bounds[len(self.n) :]
@@ -326,8 +326,8 @@ class TangoTest:
 def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
     """Returns the test for the drops of m settings: the tails of flips for 0/1 scores, Student's guarded t for graded ones.
 
-    The guard of graded scores expects that a further sample loses all, and gains about as much as those that gained. For a gain
-    take the scores the other way round, and change the signs of its bounds.
+    For graded scores, the guard assumes a further sample that loses all, or gains about as much as those that gained. For gains,
+    swap the scores and negate the bounds.
     """
     differences = clean[:, None] - perturbed
     binary = is_binary(clean, perturbed)
@@ -335,7 +335,7 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
 
 
 def interval_of(test: BoundTest, confidence: float) -> tuple[float, float]:
-    """Bounds the first of the values that a test is about, at a two-sided level in (0, 1)."""
+    """Bounds the first value of a test, at a two-sided level in (0, 1)."""
     tail = one_sided(confidence)
     low, high = test.both(tail) if isinstance(test, TangoTest) else (test.lower(tail), test.upper(tail))
     return float(low[0]), float(high[0])
@@ -354,9 +354,9 @@ def mean_interval(values: Array, clusters: Clusters, confidence: float) -> tuple
 
 
 def largest_bounds(tests: Sequence[BoundTest], count: int, tail: float) -> tuple[float, float]:
-    """Bounds the largest of ``count`` true values, which the tests are about.
+    """Bounds the largest of the ``count`` true values of the tests.
 
-    The upper bound is the largest of their upper bounds, without correction: all values are below a threshold only if each one is
+    The upper bound is the largest of their upper bounds, without correction: all values are below a threshold only if each is
     shown to be (intersection-union). The lower bound is the largest of their lower bounds, each at a ``count``-th of the error
     (Bonferroni).
     """

@@ -1,4 +1,4 @@
-"""Proportions of 0/1 outcomes: Wilson's score interval, the exact one of Clopper and Pearson, and that of a finite population."""
+"""Proportions of 0/1 outcomes: Wilson's score interval, Clopper and Pearson's exact one, and that of a finite population."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) 
     """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, by Wilson's score interval.
 
     With clusters the counts are divided by the design effect and the normal quantile becomes Student's with G - 1 degrees of
-    freedom, as surveys do (J. N. K. Rao and A. J. Scott, Annals of Statistics 12 (1984) 46-60): the same cluster-robust variance
-    as a t interval, without its width of 0 when every answer is right.
+    freedom, as in surveys (J. N. K. Rao and A. J. Scott, Annals of Statistics 12 (1984) 46-60): the same cluster-robust variance
+    as a t interval, but without its width of 0 if all answers are right.
 
     Source: E. B. Wilson, JASA 22 (1927) 209-212.
     """
@@ -32,12 +32,12 @@ def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) 
 
 
 def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
-    """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, so that no verdict errs more often than it says.
+    """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, so that no verdict errs more often than declared.
 
-    Clopper and Pearson's bounds: of independent samples neither is wrong more often than promised, whatever the share and however
+    Clopper and Pearson's bounds: for independent samples neither is wrong more often than promised, for any share and however
     many tests divide the risk. Wilson's are right on average only: a true accuracy of 99 % shows 1 error in 20 samples in 18 % of
-    runs, of which its bound at 5 % says that there are more than 1 in 100. With clusters, effective counts go into both, and the
-    normal tail that Student's quantile stands for.
+    runs, for which its bound at 5 % claims more than 1 in 100. With clusters, both use effective counts, and the
+    normal tail that corresponds to Student's quantile.
 
     Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
     """
@@ -47,7 +47,7 @@ def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: 
 
 
 def exact_limits(outcomes: Array, clusters: Clusters, levels: Array, most_df: float) -> tuple[Array, Array]:
-    """Returns the lower and the upper limits of :func:`judged_proportion_interval` at many levels, both rising with them.
+    """Returns the lower and upper limits of :func:`judged_proportion_interval` at many levels, both rising with the level.
 
     - ``outcomes``: shape (N,) with N > 0.
     - ``levels``: normal quantiles, shape (m,): at 1.645 the upper limit is that at 95 %, at -1.645 the lower one.

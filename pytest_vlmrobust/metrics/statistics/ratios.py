@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator), known to have a positive denominator.
 
-    A ratio t belongs to the interval unless the mean of the contrast ``numerator - t * denominator`` differs from 0 (Student's t,
-    G - 1 degrees of freedom). Where the denominator itself cannot be told from 0, one side or both are infinite.
+    A ratio t is in the interval unless the mean of the contrast ``numerator - t * denominator`` differs from 0 (Student's t,
+    G - 1 degrees of freedom). If the denominator may be 0, one side or both are infinite.
 
     Returns ``(low, high)``, each possibly infinite.
 
@@ -40,13 +40,13 @@ def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, con
 
 
 def _unseen_variance(residual: Array, clusters: Clusters) -> float:
-    """Returns the variance of what G clusters cannot have shown, when no cluster departs from the ratio; else 0."""
+    """Returns the variance that G clusters cannot rule out if no cluster departs from the ratio; else 0."""
     unseen = math.sqrt(float(clusters.variances(residual[:, None])[0])) < UNSEEN
     return float(clusters.standard_errors(residual[:, None])[0]) ** 2 if unseen else 0.0
 
 
 def _solution(a: float, b: float, c: float, ratio: float) -> tuple[float, float]:
-    """Returns where ``a t^2 - 2 b t + c <= 0``, given that ``ratio`` is a solution and the denominator is positive."""
+    """Returns the range with ``a t^2 - 2 b t + c <= 0`` around the solution ``ratio``, for a positive denominator."""
     discriminant = b * b - a * c
     if a == 0.0 or (a < 0.0 and discriminant < 0.0):
         return -math.inf, math.inf
@@ -54,61 +54,61 @@ def _solution(a: float, b: float, c: float, ratio: float) -> tuple[float, float]
     first, second = sorted(((b - root) / a, (b + root) / a))
     if a > 0.0:
         return min(first, ratio), max(second, ratio)
-    # everything between the roots is rejected, hence, with a positive denominator, everything beyond them as seen from the ratio
+    # everything between the roots is rejected, and, with a positive denominator, everything behind them as seen from the ratio
     return (second, math.inf) if ratio >= second else (-math.inf, first)
 
 
 # Ratios of two differences of 0/1 scores: Tango's idea carried over to a linear contrast.
 #
-# A ratio r is tested by the mean of ``numerator - r * denominator``, as :mod:`ratios` does with Student's t. Here its
-# variance is taken where that mean is 0, by restricted maximum likelihood over the values that one sample can have: for a
-# single difference that is Tango's statistic itself. With 100 samples and few flips the t interval's upper bound lies below
-# the truth in 8 % of runs instead of 5 %, which passes what should not pass; this one's in 5 %.
+# A ratio r is tested by the mean of ``numerator - r * denominator``, as above with Student's t. Here its
+# variance is that under a mean of 0, by restricted maximum likelihood over the possible values of one sample: for a
+# single difference it is Tango's statistic itself. With 100 samples and few flips the t interval's upper bound is below
+# the truth in 8 % of runs instead of 5 %, so a gate passes too often; this one's in 5 %.
 
 
 SHARED_CLEAN = np.array([(0, 0), (1, 1), (1, 0), (0, 1), (-1, -1), (-1, 0), (0, -1)], dtype=np.float64)
-"""What ``(clean - perturbed, clean - blind)`` can be for one sample with 0/1 scores."""
+"""The possible values of ``(clean - perturbed, clean - blind)`` for one sample with 0/1 scores."""
 
 _NEWTONS, _HALVINGS = 8, 50
-"""Steps by Newton's rule, which mostly suffice; after them every other step halves, as often as would do alone."""
+"""Newton steps, mostly enough; then every other step halves the bracket, with as many halvings as would be enough alone."""
 _NEAR, _CLOSE = 1e-8, 1e-14
-"""The last step by Newton's rule, which doubles the digits with each step; and the width of what is halved at last."""
+"""Size of the last Newton step (each step doubles the digits), and width of the last halved bracket."""
 _ROUNDING = 1e-12
 """A mean of values in [-1, 1] below this is 0."""
 _CENTRE = 1e-4
-"""Within so many standard deviations of 0 the saddlepoint formula divides 0 by 0."""
+"""Within this many standard deviations of 0 the saddlepoint formula divides 0 by 0."""
 _STEEPEST = 50.0
-"""Where a tilted contrast has nothing left but its largest value."""
+"""Tilt at which only the largest value of a contrast has any weight left."""
 _ANGLES, _ROUNDS = 128, 5
-"""Each round looks at so many angles of the interval that the one before has found: 128^5 angles in all."""
+"""Angles tested per round, in the interval found by the round before, and rounds: 128^5 angles in all."""
 
 
 def restricted_score(counts: Array, values: Array, shares: Array | None = None) -> Array:
-    """Returns the score statistic of "the mean is 0", standard normal when it is, for m tables of counts.
+    """Returns the score statistic of "the mean is 0", standard normal if true, for m tables of counts.
 
-    The probabilities that make the mean 0 and the counts likeliest are ``count / (n (1 + t value))``; where t meets the edge at
-    which a probability would turn negative, what is missing to 1 goes to that extreme value, observed or not.
+    The probabilities that make the mean 0 and the counts likeliest are ``count / (n (1 + t value))``; if t reaches the edge at
+    which a probability would turn negative, the rest up to 1 goes to that extreme value, observed or not.
 
     Args:
         counts: how many samples have each of K values, shape (K,) or (m, K); fractions are allowed (effective counts).
         values: the K values, shape (m, K); in each row some are below and some above 0, or all are 0.
-        shares: those probabilities, as :func:`likeliest_shares` gives them, where they are known.
+        shares: these probabilities from :func:`likeliest_shares`, if already known.
 
-    Returns an array of shape (m,); 0 where the mean is 0.
+    Returns an array of shape (m,); 0 if the mean is 0.
     """
     shares = likeliest_shares(counts, values) if shares is None else shares
     n, mean = counts.sum(axis=-1), _mean(counts, values)
     variance = (shares * values**2).sum(axis=1)
-    known = (variance > 0.0) & (np.abs(mean) > _ROUNDING)  # where all samples have one value, rounding is all that there is
+    known = (variance > 0.0) & (np.abs(mean) > _ROUNDING)  # if all samples have one value, the rest is rounding
     result: Array = np.divide(mean, np.sqrt(variance / n), out=np.zeros_like(mean), where=known)
     return result
 
 
 def restricted_tail(counts: Array, values: Array, shares: Array | None = None) -> Array:
-    """Returns how often the mean is at least as far from 0, on its side, as it is observed, when the true mean is 0.
+    """Returns the probability of a mean at least as far from 0 as observed, on the same side, if the true mean is 0.
 
-    The probabilities are those of :func:`restricted_score`. By the saddlepoint formula for whole numbers: a sample moves the sum
-    by about one when its answer flips. Arguments and shape as there; 1 where the mean is 0.
+    The probabilities are those of :func:`restricted_score`; the saddlepoint formula is for whole numbers: a sample moves the sum
+    by about one if its answer flips. Arguments and shape as there; 1 if the mean is 0.
 
     Source: R. Lugannani and S. Rice, Advances in Applied Probability 12 (1980) 475-490, with the first continuity correction of
     H. E. Daniels, International Statistical Review 55 (1987) 37-48.
@@ -116,7 +116,7 @@ def restricted_tail(counts: Array, values: Array, shares: Array | None = None) -
     shares = likeliest_shares(counts, values) if shares is None else shares
     n, mean = counts.sum(axis=-1), _mean(counts, values)
     values, mean = np.where(mean < 0.0, -1.0, 1.0)[:, None] * values, np.abs(mean)
-    # one value a row: sums over few values are then sums of long rows, which is several times as fast
+    # one value per row: sums over few values are then sums of long rows, which is several times faster
     values, shares = np.ascontiguousarray(values.T), np.ascontiguousarray(shares.T)
 
     def shortfall(tilt: Array) -> tuple[Array, Array]:
@@ -131,7 +131,7 @@ def restricted_tail(counts: Array, values: Array, shares: Array | None = None) -
     signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
     density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
     tail = scipy.special.ndtr(-signed) + density * (1.0 / (-np.expm1(-tilt) * spread) - 1.0 / signed)
-    most = np.exp(-(signed**2) / 2.0)  # Chernoff's bound, which is met where all samples have the largest value
+    most = np.exp(-(signed**2) / 2.0)  # Chernoff's bound, reached if all samples have the largest value
     result: Array = np.where(signed < _CENTRE, 1.0, np.clip(tail, 0.0, most))
     return result
 
@@ -160,10 +160,10 @@ def likeliest_shares(counts: Array, values: Array) -> Array:
 
 
 def _root(function: Callable[[Array], tuple[Array, Array]], low: Array, high: Array) -> Array:
-    """Returns where functions that fall between ``low`` and ``high`` are 0; the end that they get nearest to 0 at where nowhere.
+    """Returns the zeros of functions that fall between ``low`` and ``high``; without a zero, the end with the value nearest to 0.
 
     Args:
-        function: its values, and how steeply it falls, at m places; infinite at poles.
+        function: returns the values and the steepness of the fall at m positions; infinite at poles.
         low: the lower ends, shape (m,), at most 0.
         high: the upper ends, at least 0.
     """
@@ -197,11 +197,11 @@ def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, A
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RatioTest:
-    """The test of every ratio; ratios are angles ``atan(r)``, so that infinity is one of them.
+    """Test of any ratio; ratios are angles ``atan(r)``, which include infinity.
 
-    A ratio is rejected if both the score, compared with the normal quantile, and the tail find it too rare. The score alone calls
+    A ratio is rejected if both the score, compared with the normal quantile, and the tail are too extreme. The score alone calls
     a ratio
-    too high up to 1.3 times as often as promised at 5 % and 2.9 times at 5 %/133; the tail alone is not exact where a kind of
+    too high up to 1.3 times as often as promised at 5 % and 2.9 times at 5 %/133; the tail alone is not exact if a kind of
     flip was never observed.
     """
 
@@ -210,11 +210,11 @@ class _RatioTest:
     plain: Array
     """The covariance of one sample's pair."""
     clustered: Array
-    """That of the means of all samples."""
+    """The covariance of the means of all samples."""
     clusters: Clusters
 
     def rejects(self, angles: Array, signs: Array, tail: float) -> NDArray[np.bool_]:
-        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for signs of -1."""
+        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below 0 for a sign of -1."""
         directions = np.stack([np.cos(angles), -np.sin(angles)])
         directions /= np.abs(directions).max(axis=0)
         values = (self.pairs @ directions).T
@@ -236,14 +236,14 @@ def score_ratio_interval(
 ) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator) of differences of 0/1 scores, known to have a positive denominator.
 
-    Going away from the estimate, the interval ends before the first ratio that is rejected. With clusters, counts are divided by
+    Starting from the estimate, the interval ends before the first rejected ratio. With clusters, counts are divided by
     the contrast's guarded design effect and the tail is Student's, as for the interval of a drop.
 
     - ``numerator``: shape (N,) with N > 0; -1, 0 or 1 each unless ``support`` has other pairs.
-    - ``denominator``: shape (N,), with a positive mean, likewise.
+    - ``denominator``: the same, with a positive mean.
     - ``support``: the pairs that a sample can have, shape (K, 2).
 
-    Returns ``(low, high)``; a side is infinite where the denominator cannot be told from 0.
+    Returns ``(low, high)``; a side is infinite if the denominator may be 0.
 
     Source: T. Tango, Statistics in Medicine 17 (1998) 891-908, for a general contrast; restricted probabilities as in A. Owen,
     Biometrika 75 (1988) 237-249.
@@ -264,10 +264,10 @@ def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple
 
     Args:
         numerators: clean - perturbed, each -1, 0 or 1, shape (N, m).
-        denominator: clean - blind, likewise, shape (N,), with a positive mean.
-        ratio: the ratio that is tested.
+        denominator: clean - blind, each -1, 0 or 1, shape (N,), with a positive mean.
+        ratio: the tested ratio.
 
-    Returns each of shape (m,); 1 where the estimate is on the other side.
+    Returns both, each of shape (m,); 1 if the estimate is on the other side.
     """
     pairs = np.stack([numerators, np.broadcast_to(denominator[:, None], numerators.shape)], axis=2)
     counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
@@ -287,9 +287,9 @@ def _test(samples: Array, clusters: Clusters, support: Array) -> _RatioTest:
 
 
 def _interval_ends(test: _RatioTest, estimate: float, tail: float) -> tuple[float | None, float | None]:
-    """Returns where, going away from the estimate to -pi / 2 and to pi / 2, the first rejected angle begins.
+    """Returns the last angles before the first rejected ones, from the estimate towards -pi / 2 and towards pi / 2.
 
-    None where no angle is rejected on that side. Both sides are computed together, which is faster.
+    None if no angle is rejected on that side. Both sides are computed together, which is faster.
     """
     ends: dict[float, tuple[float, float]] = {1.0: (estimate, -math.pi / 2.0), -1.0: (estimate, math.pi / 2.0)}
     for _ in range(_ROUNDS):

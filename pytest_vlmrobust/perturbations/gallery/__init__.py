@@ -1,4 +1,4 @@
-"""A gallery: one image under many settings, on one page that a browser shows and prints.
+"""A gallery: an image under many settings, on a single page for display and print.
 
     show(Path("photo.jpg"), Path("gallery.html"))   # the default sets
     show(Path("photo.jpg"), Path("fog.html"), settings=["fog:mid+jpeg_compression:high"])
@@ -37,7 +37,7 @@ TILES = range(64, 401)
 """Allowed widths of a tile in pixels: captions limit the lower end, memory and file size the upper."""
 QUALITY = 82
 FAINT = 30.0
-"""A detail with a higher PSNR against the clean one is compressed without loss."""
+"""A detail with a higher PSNR against the clean one is stored losslessly."""
 
 
 def show(
@@ -50,7 +50,7 @@ def show(
     tile: int = TILE,
     progress: Progress = lambda _made, _of: None,
 ) -> Gallery:
-    """Writes a gallery of an image file as an HTML page, in one step, and returns it.
+    """Writes a gallery of an image file as an HTML page, atomically, and returns it.
 
     Without ``sets`` and ``settings`` it shows :data:`DEFAULT_SETS`. ``tile`` is the width of an image in pixels, 64 to 400.
     """
@@ -79,7 +79,7 @@ def show(
 def _choose_settings(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
     chosen = [setting for name in sets for setting in names(name)]
     for setting in settings:
-        get(setting)  # refuses misspelt names before anything is read
+        get(setting)  # refuses misspelt names first
         chosen.append(setting)
     if not chosen:
         raise UsageError(f"nothing to show: {', '.join(map(repr, sets))} has no settings yet")
@@ -114,7 +114,7 @@ def _share(tile: Tile, row: Row) -> float:
 
 
 def _breakable(setting: Any) -> Markup:
-    """Returns a setting that may be broken before its level and after an underscore, where the screen is narrow."""
+    """Returns a setting with line break opportunities before its level and after underscores."""
     text = str(escape(setting)).replace(":", "<wbr>:").replace("_", "_<wbr>").replace("+", "+<wbr>")
     return Markup(text)  # noqa: S704 - escaped above
 

@@ -32,7 +32,7 @@ def psnr(image: Image, clean: Image) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """What SSIM compares: the luma of an image, reduced, with the mean and the variance of the window around each pixel."""
+    """The inputs of SSIM: the reduced luma of an image, with mean and variance of the window around each pixel."""
 
     size: tuple[int, int]
     """Height and width of the image before it was reduced."""
@@ -44,8 +44,8 @@ class Structure:
 def structure(image: Image) -> Structure:
     """Returns the structure of an image, uint8, shape (H, W, 3), reduced to about :data:`SHORTER_SIDE` pixels.
 
-    As the program of Wang et al. reduces images: by averaging squares of ``f`` x ``f`` pixels, with ``f`` the shorter side over
-    256, rounded, and at least 1. The index is meant for a distance at which an image is seen as a whole.
+    Reduced like in the program of Wang et al.: by averaging squares of ``f`` x ``f`` pixels, with ``f`` the shorter side over
+    256, rounded, and at least 1. The index is meant for viewing an image as a whole.
     """
     grey = luma(image)
     height, width = grey.shape
@@ -59,11 +59,11 @@ def structure(image: Image) -> Structure:
 
 
 def ssim(one: Structure, other: Structure) -> float:
-    """Returns the mean structural similarity of the luma of two images, in [-1, 1]; 1 for identical ones.
+    """Returns the mean structural similarity of the luma of two images, in [-1, 1]; 1 if identical.
 
     Wang, Bovik, Sheikh & Simoncelli 2004, equation 13, with their constants: a Gaussian window of 11 x 11 pixels with a standard
     deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the image; an image
-    that holds no whole window is mirrored at its borders. Luma is BT.601, so a change of colour alone does not show.
+    smaller than the window is mirrored at its borders. Luma is BT.601, so a pure change of colour does not show.
     """
     _same_shape(one.size, other.size)
     covariance = _window_mean(one.luma * other.luma) - one.mean * other.mean
@@ -73,7 +73,7 @@ def ssim(one: Structure, other: Structure) -> float:
 
 
 def resize_image(image: Image, height: int, width: int) -> Image:
-    """Returns ``image`` at another size: by averaging areas where it shrinks, else by bicubic interpolation."""
+    """Returns ``image`` at another size: shrunk by averaging areas, or enlarged bicubically."""
     if image.shape[:2] == (height, width):
         return image
     cv2 = opencv()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import PIL.Image
 
 
-# The image a gallery is made of, from a file.
+# The image of a gallery, from a file.
 
 
 EXIF_ORIENTATION = 0x0112
@@ -56,11 +56,11 @@ def read_image(path: Path) -> CleanImage:
         raise ImageError(f"{path}: {problem}.{hint} Expected an image: {', '.join(FORMATS)}")
     try:
         with warnings.catch_warnings():
-            # of a suspiciously large image Pillow only warns, and would go on to fill the memory
+            # Pillow only warns about a suspiciously large image, and would fill the memory
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with open_picture(path) as opened:
                 return _source(path.name, opened)
-    except Exception as error:  # decoders of damaged files raise whatever they stumble over
+    except Exception as error:  # decoders may raise any error for damaged files
         raise ImageError(
             f"{path}: cannot be read as an image ({type(error).__name__}: {error}). "
             f"Expected a complete file: {', '.join(FORMATS)}"
@@ -85,7 +85,7 @@ PIXELS_AT_ONCE = 24_000_000
 
 
 class TileLayout(Enum):
-    """How the tiles of a section are drawn; sections of one layout stand together, in this order."""
+    """The layout of a section's tiles; sections are ordered by layout."""
 
     TILES = "tiles"
     """Images of equal width."""
@@ -97,17 +97,17 @@ class TileLayout(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tile:
-    """One setting: its images, reduced to be shown, and the facts about them at full size."""
+    """A setting: its reduced images, and the facts about them at full size."""
 
     setting: str
     parameters: str
     version: str
     size: tuple[int, int] = (0, 0)
-    """Height and width in pixels of the result, or of each of its views; (0, 0) when there is none."""
+    """Height and width in pixels of the result, or of each of its views; (0, 0) without a result."""
     images: tuple[Image, ...] = ()
-    """The result, or its views; none where it was refused."""
+    """The result, or its views; empty if it was refused."""
     detail: Image | None = None
-    """The centre of the result, pixel by pixel; ``None`` where the image shows it already."""
+    """The centre of the result at full resolution; ``None`` if the image shows it already."""
     psnr: float = math.nan
     """In dB, against the clean image; a result of another size is resized first; NaN for views."""
     ssim: float = math.nan
@@ -119,7 +119,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One perturbation at its levels."""
+    """A perturbation at its levels."""
 
     name: str
     about: str
@@ -128,7 +128,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """The perturbations of one category."""
+    """The perturbations of a category."""
 
     heading: str
     layout: TileLayout
@@ -148,20 +148,20 @@ class Gallery:
 
     @property
     def count(self) -> int:
-        """How many settings are shown."""
+        """The number of settings."""
         return sum(len(row.tiles) for section in self.sections for row in section.rows)
 
 
 Progress = Callable[[int, int], None]
-"""Is called with how many tiles are made, and of how many."""
+"""Called with the number of finished tiles and the total."""
 
 
 def gallery(
     source: CleanImage, settings: Iterable[str], *, seed: int, tile: int, progress: Progress = lambda _made, _of: None
 ) -> Gallery:
-    """Returns the gallery of an image under some settings, perturbed at full size.
+    """Returns the gallery of an image under some settings, applied at full size.
 
-    A setting that refuses the image, or lacks a package, is shown with the reason and without an image. ``tile`` is the width of
+    A setting that refuses the image, or lacks a package, is shown with the reason instead of an image. ``tile`` is the width of
     an image in pixels, at least 2.
     """
     clean = get(CLEAN_NAME)
@@ -178,7 +178,7 @@ def gallery(
 
 
 def layout(setting: str) -> TileLayout:
-    """Returns how a setting is drawn: by what its record says, so a user's own perturbation finds its place too."""
+    """Returns the layout of a setting from its record, which also works for a user's perturbation."""
     steps = records(Setting.parse(setting))
     if steps[-1][0].views:
         return TileLayout.VIEWS
@@ -187,7 +187,7 @@ def layout(setting: str) -> TileLayout:
 
 
 def fit_image(image: Image, width: int, height: int) -> Image:
-    """Returns ``image`` reduced to fit ``width`` x ``height``; a smaller one is enlarged by whole factors only."""
+    """Returns ``image`` reduced to fit ``width`` x ``height``; smaller images are enlarged by whole factors."""
     scale: float = min(width / image.shape[1], height / image.shape[0])
     if scale >= 1.0:
         return image.repeat(int(scale), axis=0).repeat(int(scale), axis=1)
@@ -209,7 +209,7 @@ def _workers(image: Image) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Clean:
-    """The clean image, and what every comparison with it needs of it."""
+    """The clean image, with cached data for comparisons."""
 
     image: Image
     structure: Structure
@@ -295,7 +295,7 @@ def _flags(setting: str) -> tuple[str, ...]:
     return tuple(flag for flag in ("random" if setting_info.stochastic else "", changed) if flag)
 
 
-# The text of a gallery, the same in every format.
+# The text of a gallery.
 
 
 LEGEND = (
@@ -343,7 +343,7 @@ def facts(tile: Tile, clean: Tile) -> Iterator[str]:
 
 
 def quality(psnr: float, ssim: float) -> str:
-    """Returns both numbers as they are printed; identical images are called so."""
+    """Returns both numbers as text, or that images are identical."""
     return "identical (SSIM 1)" if math.isinf(psnr) else f"PSNR {psnr:.1f} dB, SSIM {ssim:z.3f}"
 
 

@@ -1,4 +1,4 @@
-"""Shared by the stand-ins: the tone that they keep, their textures and their colours."""
+"""Shared by the stand-ins: the preserved tone, textures and colours."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ NARROWEST = 64
 def grain(height: int, width: int, units: float, *, least: float) -> float:
     """Returns the length in pixels of ``units`` / 400 of an image's size (the root of its area), at least ``least`` pixels.
 
-    Unlike ``pixels.scene_unit`` it goes below a pixel a unit: a stroke or a tile shrinks with a small image as long as it can
-    be told for what it is, for at its full size it would bury what is to be kept.
+    Unlike ``pixels.scene_unit`` it can be below a pixel per unit: a stroke or a tile shrinks with a small image as long as it
+    is recognisable, because at full size it would bury the layout.
     """
     return max(least, units * float(np.sqrt(height * width)) / 400.0)
 
@@ -54,8 +54,8 @@ def tone(image: Image, *, soften: float = 0.0, local: float = 0.5) -> Plane:
     """Returns the layout: luma in [0, 1], stretched to full contrast, shape (H, W).
 
     ``soften`` is the standard deviation in pixels of a Gaussian that blurs it; 0 keeps it sharp. ``local`` is how much of the
-    difference from the surroundings (a tenth of the image) is added on top. Where tones are cut into a few steps it should be 0:
-    its gradual halos would become steps with contours of their own.
+    difference from the surroundings (a tenth of the image) is added. If tones are cut into a few steps it should be 0:
+    its gradual halos would become steps with their own contours.
     """
     cv2 = opencv()
     grey = luma(image)
@@ -78,9 +78,9 @@ def _contrast(grey: NDArray[np.uint8]) -> Table:
 
 
 def blur_plane(plane: Plane, sigma: float) -> Plane:
-    """Returns ``plane`` under a Gaussian of ``sigma`` pixels, mirrored at the border; ``plane`` itself for 0.
+    """Returns ``plane`` blurred by a Gaussian of ``sigma`` pixels, mirrored at the border; ``plane`` itself for 0.
 
-    From 6 pixels on it works on a smaller copy, which keeps the cost of a wide blur at that of a narrow one.
+    From 6 pixels on it works on a smaller copy, so that a wide blur costs no more than a narrow one.
     """
     cv2 = opencv()
     if sigma <= 0:
@@ -117,20 +117,20 @@ def drift(rng: np.random.Generator, height: int, width: int, *, cell: float, oct
 
 
 def fraction(plane: Plane) -> Plane:
-    """Returns what is left of each value above the whole number below it, in [0, 1)."""
+    """Returns the fractional part of each value, in [0, 1)."""
     rest: Plane = np.floor(plane)
     return np.subtract(plane, rest, out=rest)
 
 
 def ramp(plane: Plane, low: float, high: float) -> Plane:
-    """Returns 0 where ``plane`` is ``low``, 1 where it is ``high``, a straight line between and the nearer of the two beyond."""
+    """Returns 0 where ``plane`` is ``low``, 1 where it is ``high``, linear between them and clipped beyond."""
     result: Plane = plane - np.float32(low)
     result *= np.float32(1.0 / (high - low))
     return np.clip(result, 0.0, 1.0, out=result)
 
 
 def dust(rng: np.random.Generator, height: int, width: int) -> Plane:
-    """Returns white noise in [0, 1), one of 256 values per pixel, which are far cheaper to draw than floats."""
+    """Returns white noise in [0, 1), with 256 values, which are far cheaper to draw than floats."""
     grains = np.frombuffer(rng.bytes(height * width), np.uint8).reshape(height, width)
     result: Plane = grains * np.float32(1 / 256)
     return result
@@ -182,11 +182,11 @@ def light_image(image: Image, light: Plane) -> Image:
     return result
 
 
-# Cells: the image divided into small pieces, each to be given one colour.
+# Cells: the image divided into small pieces of one colour each.
 
 
 def voronoi(rng: np.random.Generator, height: int, width: int, size: float) -> Labels:
-    """Returns for each pixel the nearest of scattered points, one to a square of ``size`` pixels on average."""
+    """Returns for each pixel the nearest of scattered points, one per square of ``size`` pixels on average."""
     cv2 = opencv()
     rows, columns = max(1, round(height / size)), max(1, round(width / size))
     j, i = np.indices((rows, columns))
@@ -202,8 +202,8 @@ def voronoi(rng: np.random.Generator, height: int, width: int, size: float) -> L
 def number_cells(*indices: Labels) -> Labels:
     """Returns a number, from 0, for each combination of ``indices``.
 
-    Where combinations are sparse, as in a slanted grid on a very long image, distant cells may share a number: there are never
-    more than some numbers to a pixel.
+    If combinations are sparse, as in a slanted grid on a very long image, distant cells may share a number: there are never
+    more than a few numbers per pixel.
     """
     total, count = np.zeros_like(indices[0]), 1
     for index in indices:
@@ -235,7 +235,7 @@ def seams(labels: Labels, thickness: float) -> Plane:
     return soft
 
 
-# Sprites: many small shapes at once, each as bright as the point it stands on.
+# Sprites: many small shapes at once, each as bright as its point.
 
 
 Points = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -245,7 +245,7 @@ Sprite = NDArray[np.uint8]
 
 
 def scatter_points(rng: np.random.Generator, height: int, width: int, size: float, *, jitter: float = 1.0) -> Points:
-    """Returns points in staggered rows, one to a square of ``size`` pixels, off their places by up to ``jitter`` / 2 squares."""
+    """Returns points in staggered rows, one per square of ``size`` pixels, displaced by up to ``jitter`` / 2 squares."""
     rows, columns = max(1, round(height / size)), max(1, round(width / size))
     j, i = np.indices((rows, columns))
     down = j + 0.5 + jitter * rng.uniform(-0.5, 0.5, j.shape)
@@ -258,7 +258,7 @@ def scatter_points(rng: np.random.Generator, height: int, width: int, size: floa
 def stamp_sprites(points: Points, values: Table, shape: tuple[int, int], sprite: Sprite, *, hold: float = 0.5) -> Plane:
     """Returns a plane of ``shape`` with a sprite at each point, as bright as its value in [0, 1]; the brightest is on top.
 
-    The middle of a row of the sprite comes to the point: of the row at ``hold`` of its height, 0 for the first, 1 for the last.
+    The middle of one row of the sprite is at the point: the row at ``hold`` of its height, 0 for the first, 1 for the last.
     """
     cv2 = opencv()
     seeds = np.zeros(shape, np.uint8)

@@ -53,7 +53,7 @@ DUNES: tuple[tuple[Color, ...], ...] = (
 def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as moonlit leaves behind dark trunks; a procedural stand-in for a diffusion illusion.
 
-    Leaves lie over one another in four directions, each as bright as the image is where it hangs.
+    Leaves overlap in four directions, each as bright as the image at its position.
     """
     height, width = image.shape[:2]
     leaf = grain(height, width, 6.5, least=4.0)
@@ -73,7 +73,7 @@ def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
 def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as rippled sand in low light; a procedural stand-in for a diffusion illusion.
 
-    What is light is high: ripples climb and crowd along the slopes, whose one side faces the light.
+    Light areas are high: ripples climb and crowd along the slopes, one side of which faces the light.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.6)
@@ -92,7 +92,7 @@ def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
 
 
 def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> Plane:
-    """Returns the silhouettes of trunks, some five to an image, 1 where one stands and 0 where none does."""
+    """Returns the silhouettes of trunks, about five per image, 1 on a trunk and 0 elsewhere."""
     places = slanted_coordinate(height, width, 0.0, 11 * leaf)
     places += 0.18 * drift(rng, height, width, cell=14 * leaf, octaves=2) + rng.random(dtype=np.float32)
     plot = np.floor(places).astype(np.int32)
@@ -115,7 +115,7 @@ NIGHTS: tuple[tuple[Color, ...], ...] = (
 """Sky between the stars, the Milky Way, the stars."""
 
 STARS = ((2.6, 0.5, 0.45), (4.5, 0.5, 0.75), (14.0, 0.4, 1.3))
-"""Faint, middling and bright stars: their distance in units, the share of places taken where all is light, their radius."""
+"""Faint, middling and bright stars: their distance in units, the share of positions taken in light areas, their radius."""
 
 SKIES: tuple[tuple[tuple[Color, ...], tuple[Color, ...]], ...] = (
     (((30, 84, 168), (50, 116, 196), (92, 152, 214)), ((104, 124, 156), (206, 214, 226), (255, 255, 255))),
@@ -129,7 +129,7 @@ SKIES: tuple[tuple[tuple[Color, ...], tuple[Color, ...]], ...] = (
 def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as stars and gas in a night sky; a procedural stand-in for a diffusion illusion.
 
-    The lighter the image, the denser and the brighter the stars and the gas between them; the brightest have rays.
+    The lighter the image, the denser and brighter the stars and the gas between them; the brightest have rays.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.5)
@@ -148,7 +148,7 @@ def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
 def standin_clouds(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as clouds in a wide sky; a procedural stand-in for a diffusion illusion.
 
-    Cloud gathers where the image is light, billows at its borders, is lit from above and lies in its own shadow below.
+    Clouds gather where the image is light, billow at their borders, are lit from above and shaded below.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.5)
@@ -216,8 +216,8 @@ FLAMES: tuple[tuple[Color, ...], ...] = (
 def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     """Relights the image as a dark room with light through blinds; a procedural stand-in for a diffusion illusion.
 
-    One lamp beside the image lights what faces it, taking light for height, and fades with the distance; the rest sinks into
-    tinted shadow. Slanted bars of the blinds and the grain of fast film lie over it.
+    One lamp beside the image, with lightness as height, lights what faces it and fades with distance; the rest sinks into
+    tinted shadow. Slanted bars of the blinds and the grain of fast film cover it.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.5)
@@ -236,7 +236,7 @@ def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
 def standin_candles(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as rows of candles burning in the dark; a procedural stand-in for a diffusion illusion.
 
-    A flame burns as high and as bright as the image is light there, on a stick of wax that it lights, and glows around it.
+    The lighter the image, the higher and brighter a flame burns, on a stick of wax that it lights, with a glow around it.
     """
     height, width = image.shape[:2]
     size = grain(height, width, 10.0, least=6.0)
@@ -267,7 +267,7 @@ def _lamp(height: int, width: int, angle: float) -> Plane:
 
 # Isometric view: images built from columns, seen from above at an angle.
 #
-# Columns stand on squares which this view shows as rhombi, 1.73 edges wide and one edge high. Two coordinates count squares, one
+# Columns stand on squares, which this view shows as rhombi, 1.73 edges wide and one edge high. Two coordinates count squares, one
 # towards the lower right and one towards the lower left; a point ``h`` edges above the ground appears ``h`` edges higher in the
 # image, which is ``h`` further along both.
 
@@ -282,9 +282,9 @@ PASTELS: tuple[tuple[Color, ...], ...] = (
 STEPS = 5
 """Steps from the lowest to the highest column."""
 RISE = 0.6
-"""The height of the highest column in edges of its base; higher ones would hide what is narrow and dark behind them."""
+"""The height of the highest column in edges of its base; higher ones would hide narrow dark things behind them."""
 FACES = np.array([1.0, 0.8, 0.62])
-"""The light on the top of a column, on its left and on its right side."""
+"""The light on the top, left side and right side of a column."""
 ROOT_3 = float(np.sqrt(3.0))
 
 Real = NDArray[np.float64]
@@ -295,7 +295,7 @@ Whole = NDArray[np.intp]
 def standin_isometric(image: Image, rng: np.random.Generator) -> Image:
     """Builds the image from pastel columns in isometric view; a procedural stand-in for a diffusion illusion.
 
-    A column is as high and as light as the image is where its top appears, in six steps; its top catches the light, its two
+    A column is as high and as light as the image at its top, in six steps; its top catches the light, its two
     sides less of it.
     """
     height, width = image.shape[:2]
@@ -323,8 +323,8 @@ def _squares(height: int, width: int, edge: float, start: Real) -> tuple[Plane, 
 def _number_squares(i: Labels, j: Labels) -> tuple[Labels, Whole, int]:
     """Returns the number of the square of each pixel, the two coordinates of each number, shape (2, N), and the numbers per row.
 
-    Squares are numbered row by row as they stand in the image, where ``i + j`` is the row and ``i - j`` the place in it, with
-    room for those in front of the lowest: so numbers stay dense in an image of any shape. The next square to the right is
+    Squares are numbered row by row in the image, where ``i + j`` is the row and ``i - j`` the position in it, with
+    room for squares in front of the lowest, so numbers stay dense in an image of any shape. The next square to the right is
     ``per_row + 1`` further, the next to the left ``per_row - 1``.
     """
     row, place = i + j, i - j
@@ -336,7 +336,7 @@ def _number_squares(i: Labels, j: Labels) -> tuple[Labels, Whole, int]:
 
 
 def _tops(columns: Whole, height: int, width: int, edge: float, start: Real) -> tuple[Whole, Whole]:
-    """Returns the row and the column of the pixel, the nearest one inside, where a top of middling height has its centre."""
+    """Returns the row and column of the centre pixel of a top of middling height, or of the nearest pixel in the image."""
     right, left = columns + 0.5
     x = (0.5 * (right - left) - start[0]) * ROOT_3 * edge
     y = (0.5 * (right + left) - start[1] - 0.5 * RISE) * edge
@@ -344,14 +344,14 @@ def _tops(columns: Whole, height: int, width: int, edge: float, start: Real) -> 
 
 
 def _cast(ids: Labels, per_row: int, right: Plane, left: Plane, heights: Table) -> Labels:
-    """Returns what each line of sight meets first, as three times the number of the column plus the face.
+    """Returns the first face that each line of sight meets, as three times the number of the column plus the face.
 
-    Seen from the ground up, a line rises from a column, passes over one beside it, and over the one diagonally in front. It meets
+    From the ground up, a line rises from a column, passes over one beside it, and over the one diagonally in front. It meets
     the side of a column that is as high as the line is where it leaves it, and the top of a lower column.
 
     ``ids`` is the number of the column under the foot of each line, and ``per_row`` how many numbers a row has (see
-    ``_number_squares``). ``right`` and ``left`` say how far the foot is along the base of its column, in [0, 1); ``heights`` are
-    of the columns in edges, below 1.
+    ``_number_squares``). ``right`` and ``left`` locate the foot along the base of its column, in [0, 1); ``heights`` are
+    the heights of the columns in edges, below 1.
     """
     over_right = right > left
     near, far = 1.0 - np.maximum(right, left), 1.0 - np.minimum(right, left)

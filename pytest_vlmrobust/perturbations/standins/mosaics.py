@@ -1,4 +1,4 @@
-"""Mosaics: images laid from small pieces, pieced together from patches of a texture, or made with needle and thread."""
+"""Mosaics: images laid from small pieces, assembled from patches of a texture, or made with needle and thread."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TONES_OF_GLASS = 4
 def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
     """Lays the image as a mosaic of small square stones in bending rows; a procedural stand-in for a diffusion illusion.
 
-    A stone has the colour that the mean tone beneath it has in a palette, a little off, a bevelled edge, and grout around it.
+    A stone has the palette colour of the mean tone beneath it, slightly varied, a bevelled edge, and grout around it.
     """
     height, width = image.shape[:2]
     size = grain(height, width, 6.3, least=4.0)
@@ -89,8 +89,8 @@ def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
 def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
     """Sets the image in panes of coloured glass between strips of lead; a procedural stand-in for a diffusion illusion.
 
-    Lead runs around scattered panes and, thinner, along the borders between four tones, so contours of the image are leaded
-    too. Each pane is one of three kinds of glass, and streaks run through it.
+    Lead runs around scattered panes and, thinner, along the borders between four tones, so image contours are leaded
+    too. Each pane is one of three kinds of glass, with streaks.
     """
     height, width = image.shape[:2]
     size = grain(height, width, 19.0, least=8.0)
@@ -124,7 +124,7 @@ def _bent_coordinates(rng: np.random.Generator, height: int, width: int, size: f
 
 
 def _paint_cells(labels: Labels, shade: Table, curve: Curve) -> Image:
-    """Returns each cell in the colour that its shade, in [0, 1], has in ``curve``."""
+    """Returns each cell in the colour of its shade, in [0, 1], in ``curve``."""
     colours = np.rint(curve).astype(np.uint8)
     table = colours.take(np.clip(np.rint(255 * shade), 0, 255).astype(np.intp), axis=0)
     painted: Image = table.take(labels, axis=0)
@@ -146,7 +146,7 @@ def _bevel(u: Plane, v: Plane, size: float) -> Plane:
 #
 # Texture transfer after Efros & Freeman, "Image Quilting for Texture Synthesis and Transfer", SIGGRAPH 2001: patches of a texture
 # are chosen by how well they correspond to the image, overlap, and are cut along the path on which they differ least. Here each
-# patch is chosen by its correspondence alone and not also by its neighbours, so that all are chosen and cut at once.
+# patch is chosen only by its correspondence and not by its neighbours, so that all are chosen and cut at once.
 
 
 STONES: tuple[tuple[Color, ...], ...] = (
@@ -165,8 +165,8 @@ STEPS = 64
 def standin_quilted_texture(image: Image, rng: np.random.Generator) -> Image:
     """Quilts the image from patches of a pebble beach chosen by luminance; a procedural stand-in for a diffusion illusion.
 
-    Of 1500 patches of a drawn beach, whose pebbles are darker on one side, each place takes the one whose quarters are most
-    nearly as light as the image there; neighbours are cut along the path on which they differ least.
+    Out of 1500 patches of a drawn beach, whose pebbles are darker on one side, each block takes the one whose quarters are most
+    similar in lightness to the image there; neighbours are cut along the path on which they differ least.
     """
     height, width = image.shape[:2]
     block = round(grain(height, width, 7.5, least=6.0))
@@ -214,7 +214,7 @@ def _choose_patches(rng: np.random.Generator, source: Plane, wanted: Plane, bloc
 
 
 def _stitch(patches: NDArray[np.float32], block: int) -> NDArray[np.float32]:
-    """Returns what shows of each block, shape (rows, columns, block, block): itself, but at its top and left up to the cuts."""
+    """Returns the visible part of each block, shape (rows, columns, block, block): all but its top and left up to the cuts."""
     overlap = patches.shape[2] - block
     quilt = patches[:, :, :block, :block].copy()
     ours, theirs = quilt[:, 1:, :, :overlap], patches[:, :-1, :block, block:]
@@ -225,7 +225,7 @@ def _stitch(patches: NDArray[np.float32], block: int) -> NDArray[np.float32]:
 
 
 def _before_cut(cost: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Returns where the neighbour shows: before the path of least cost from the first to the last row, shape (..., n, m)."""
+    """Returns where the neighbour is visible: before the path of least cost from the first to the last row, shape (..., n, m)."""
     n, m = cost.shape[-2:]
     total = cost.copy()
     for row in range(1, n):
@@ -260,8 +260,8 @@ STITCH = 7
 def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
     """Stitches the image in satin stitch; a procedural stand-in for a diffusion illusion.
 
-    Each of six tones is a thread of one colour laid in a direction of its own, row beside row; a stitch is round, shines along
-    its back, sinks where the needle went in, and rows are staggered.
+    Each of six tones is a thread of one colour laid in its own direction, row by row; a stitch is round, shines along
+    its back and sinks where the needle went in, and rows are staggered.
     """
     height, width = image.shape[:2]
     thread = grain(height, width, 2.6, least=2.5)
@@ -280,7 +280,7 @@ def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
 
 
 def _needlework(rng: np.random.Generator, part: Labels, angles: Table, thread: float) -> tuple[Plane, Plane]:
-    """Returns the place of each pixel along its row, in stitches, and across rows, in rows that waver and are staggered."""
+    """Returns the position of each pixel along its row, in stitches, and across rows, in rows that waver and are staggered."""
     height, width = part.shape
     x, y = coordinates(height, width)
     cosine: Plane = np.cos(angles).take(part)
@@ -295,7 +295,7 @@ def _needlework(rng: np.random.Generator, part: Labels, angles: Table, thread: f
 
 
 def _round(along: Plane, across: Plane, thread: float) -> Plane:
-    """Returns the light on a stitch, 1 where it shines, from the place in it along and across, both in [0, 1)."""
+    """Returns the light on a stitch, 1 where it shines, from the position along and across it, both in [0, 1)."""
     off = 2.0 * across - 1.0
     back = np.sqrt(1.0 - 0.8 * off * off)
     ends = np.minimum(along, 1.0 - along) * np.float32(STITCH * thread)

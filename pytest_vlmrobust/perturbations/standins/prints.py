@@ -54,7 +54,7 @@ def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
     """Prints the image as a halftone of two inks on paper; a procedural stand-in for a diffusion illusion.
 
     Each ink is a screen of round dots whose size follows the tone: the light ink everywhere but in the lights, the dark ink in
-    the shadows. Screens stand at 45 and 75 degrees, so that no moire arises, with a random phase.
+    the shadows. Screens are at 45 and 75 degrees to avoid moire, with a random phase.
     """
     height, width = image.shape[:2]
     period = grain(height, width, 5.0, least=4.0)
@@ -73,8 +73,8 @@ def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
 def standin_cross_hatching(image: Image, rng: np.random.Generator) -> Image:
     """Draws the image in pen and ink by layers of crossing lines; a procedural stand-in for a diffusion illusion.
 
-    Four layers in as many directions begin one after the other as the tone darkens; lines waver, swell with the shadow and lift
-    off the paper. Contours are inked where the tone changes fast.
+    Four layers in four directions begin one after another as the tone darkens; lines waver, swell with the shadow and lift
+    off the paper. Contours are inked where the tone changes quickly.
     """
     height, width = image.shape[:2]
     spacing = grain(height, width, 4.2, least=3.6)
@@ -151,7 +151,7 @@ SHEETS: tuple[tuple[Color, ...], ...] = (
 def standin_origami(image: Image, rng: np.random.Generator) -> Image:
     """Folds the image from sheets of coloured paper; a procedural stand-in for a diffusion illusion.
 
-    Five tones become sheets that lie on one another and cast shadows; triangular facets with sharp creases tilt to the light.
+    Five tones become stacked sheets that cast shadows; triangular facets with sharp creases tilt to the light.
     """
     height, width = image.shape[:2]
     size = grain(height, width, 24.0, least=8.0)
@@ -209,7 +209,7 @@ FINEST = 5.0
 def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
     """Paints the image in oil with thick strokes along its contours; a procedural stand-in for a diffusion illusion.
 
-    Dabs of uneven colour are smeared along the direction in which the tone changes least, or along eddies where it does not
+    Dabs of uneven colour are smeared along the direction of least tone change, or along eddies where it does not
     change, and light from above rakes over their ridges.
     """
     cv2 = opencv()
@@ -227,7 +227,7 @@ def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
 def _strokes(rng: np.random.Generator, light: Plane, brush: float) -> NDArray[np.float32]:
     """Returns the tone and the height of the paint, the latter with a deviation of 1, shape (H, W, 2).
 
-    Both are averaged along the flow over some six widths of the brush, by two steps; the second is three times as long.
+    Both are averaged along the flow over about six brush widths, in two steps; the second is three times as long.
     """
     cv2 = opencv()
     height, width = light.shape

@@ -1,1 +1,1 @@
-"""Exports: a run in the files that other programs read, one module for each kind of program."""
+"""Exports: a run as files for other programs, a module for each kind of program."""

@@ -1,9 +1,8 @@
-"""Inspect AI: a run as evaluation logs that `inspect view` and ``inspect_ai.log.read_eval_log`` read, a log for each cell.
+"""Inspect AI: a run as evaluation logs for `inspect view` and ``inspect_ai.log.read_eval_log``, a log for each cell.
 
-A cell is a task, its samples are samples, and the views of a setting with several images (``patches:2``) are epochs of which
-the best one counts. Missing stays missing: a failed inference is a sample with an error and a score that no metric counts, a view
-that was not asked about is not there, and a cell that ended in an error or left no verdict is a log that says so. Images are in
-no log.
+A cell is a task, its samples are samples, and the views of a setting with several images (``patches:2``) are epochs, of which
+the best counts. Missing stays missing: a failed inference is a sample with an error and a score that no metric counts, a skipped
+view is absent, and a cell that ended in an error or without a verdict is a log that says so. Logs contain no images.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_fil
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written of one cell."""
+    """The output for a cell."""
 
     cell: str
     file: Path
@@ -51,7 +50,7 @@ class Written:
 
 
 def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: str = "") -> list[Written]:
-    """Writes a log for each cell of a run into a new directory, in one step.
+    """Writes a log for each cell of a run into a new directory, atomically.
 
     ``form`` is ``eval``, the format of Inspect, or ``json``; an empty ``model`` means all of the run.
 
@@ -87,7 +86,7 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
 
 
 def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, Record | None]:
-    """Returns the cells of the models that are meant, each with its record, where one was left."""
+    """Returns the cells of the selected models with their records, if any."""
     records = {
         Cell(record.model, record.dataset, Setting.parse(record.setting)): record
         for record in run.records
@@ -146,7 +145,7 @@ def _is_lost(cell: Cell, run: RunFiles) -> bool:
 
 
 def _metadata(cell: Cell, record: Record | None, run: RunFiles) -> dict[str, Any]:
-    """Returns what the run knows about a cell beside its answers."""
+    """Returns the metadata of a cell."""
     about = {
         "run": run.manifest.get("run", ""),
         "decision_of_run": run.decision,
@@ -161,7 +160,7 @@ def _metadata(cell: Cell, record: Record | None, run: RunFiles) -> dict[str, Any
 
 
 def _score_of_cell(values: Sequence[float], asked: int, record: Record | None) -> Any:
-    """Returns the mean of the scores and the measures of the test; what is undefined has no metric."""
+    """Returns the mean of the scores and the measures of the test; undefined values are left out."""
     from inspect_ai.log import EvalMetric, EvalScore
 
     metrics = {"mean": EvalMetric(name="mean", value=fsum(values) / len(values))} if values else {}
@@ -181,7 +180,7 @@ def _score_of_cell(values: Sequence[float], asked: int, record: Record | None) -
 
 
 def _asked(stored: StoredCell, samples: Sequence[Sample]) -> list[tuple[Sample, tuple[Answer, ...]]]:
-    """Returns each sample that was asked about, with its answers in the order of its views."""
+    """Returns each evaluated sample with its answers in the order of views."""
     places = range(len(samples)) if stored.places is None else stored.places
     starts = range(0, len(stored.answers), stored.views)
     rows = (stored.answers[start : start + stored.views] for start in starts)
@@ -189,13 +188,13 @@ def _asked(stored: StoredCell, samples: Sequence[Sample]) -> list[tuple[Sample, 
 
 
 def _best(answers: Sequence[Answer]) -> float:
-    """Returns the score of the best view that was asked about; NaN where an inference failed."""
+    """Returns the score of the best evaluated view; NaN if an inference failed."""
     values = [answer.score.value for answer in answers if answer.score.state != _UNASKED]
     return float("nan") if not values or any(map(isnan, values)) else max(values)
 
 
 def _samples(sample: Sample, answers: Sequence[Answer], cell: Cell) -> Iterator[EvalSample]:
-    """Yields a sample of Inspect for each view that was asked about."""
+    """Yields a sample of Inspect for each evaluated view."""
     from inspect_ai.log import EvalSample
     from inspect_ai.model import ChatMessageUser, ModelOutput
 
@@ -250,7 +249,7 @@ def _score(answer: Answer) -> Score:
 
 
 def _created(manifest: Mapping[str, Any]) -> str:
-    """Returns when a run began, as its name says it, else its day; the clock of a run has no zone, and Inspect asks for one."""
+    """Returns the start of a run from its name, else its date, with the zone that Inspect requires."""
     began = re.match(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-", str(manifest.get("run", "")))
     day = re.fullmatch(r"\d{4}-\d\d-\d\d", str(manifest.get("date", "")))
     if began:

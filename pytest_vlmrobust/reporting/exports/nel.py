@@ -1,8 +1,8 @@
-"""NeMo Evaluator: a run as the results that its `nel compare` and `nel gate` read, a benchmark for each dataset and setting.
+"""NeMo Evaluator: a run as results for `nel compare` and `nel gate`, a benchmark for each dataset and setting.
 
 The layout is that of https://docs.nvidia.com/nemo/evaluator/evaluation/result-format: a folder for each benchmark, with
-``eval-NAME.json`` for the whole and ``results.jsonl`` for the samples. Missing stays missing: a sample whose inference failed has
-no line, for the format has no word for it, and a benchmark without any line has no score.
+``eval-NAME.json`` for the whole and ``results.jsonl`` for the samples. Missing stays missing: a failed inference has
+no line, because the format has no state for it, and a benchmark without lines has no score.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 
 RESULTS = "results.jsonl"
 MEAN = "accuracy"
-"""The corpus metric that is what nel computes: the mean of scores."""
+"""The corpus metric that equals nel's: the mean of scores."""
 _DIGITS = 13
 """Hexadecimal digits of a problem's number: below 2**53, it survives programs that read JSON numbers as doubles."""
 _UNASKED = "unasked"
-"""The state of a view that was left out because an earlier one was right."""
+"""The state of a view that was skipped because an earlier view was right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What was written of one cell."""
+    """The output for a cell."""
 
     name: str
     """The test id without the model: two models are compared on equal names."""
     dataset: str
     """The dataset by its short name."""
     results: int
-    """Lines, one for each sample that has a score."""
+    """Lines, one for each scored sample."""
     unscored: int
     """Samples without a line: an inference failed."""
     corpus_metric: str
-    """What the dataset reports as a whole; nel sees the mean of scores, whatever it is."""
+    """The corpus metric of the dataset; nel only sees the mean of scores."""
 
 
 def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]:
-    """Writes the results of one model of a run into a new directory, in one step; returns what was written, sorted by name.
+    """Writes the results of a model of a run into a new directory, atomically; returns the benchmarks sorted by name.
 
     ``model`` may be empty if the run has only one.
 
@@ -83,16 +83,16 @@ def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]
 
 
 def problem_number(sample: Sample) -> int:
-    """Returns the number of a problem in [0, 2**52): a function of a sample's id and of what it asks.
+    """Returns the number of a problem in [0, 2**52), from a sample's id and question.
 
-    So it is the same in every run and whatever else was sampled, and a question that was changed under its id is another problem,
-    which nel pairs with nothing.
+    So it is the same in every run and sample selection, and a question changed under the same id is another problem,
+    which nel does not pair.
     """
     return int(fingerprint([sample.id, *sample.asked])[:_DIGITS], 16)
 
 
 def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
-    """Returns the cells of the model that is meant, sorted."""
+    """Returns the cells of the selected model, sorted."""
     cells = evidence.cells()
     known = sorted({cell.model for cell in cells})
     if not known:
@@ -108,8 +108,8 @@ def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
 
 
 def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, out: Path) -> list[Benchmark]:
-    """Writes the benchmarks of one dataset, each into a folder of its own."""
-    metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says where it is not known
+    """Writes the benchmarks of a dataset, each into its own folder."""
+    metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says so if it is unknown
     problems = _problems(dataset, evidence.samples(dataset))
     benchmarks = []
     for cell in cells:
@@ -138,7 +138,7 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
 
 
 def _problems(dataset: str, samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """Returns what the lines of a sample have in common, whatever the setting."""
+    """Returns the common part of a sample's lines for all settings."""
     numbers: dict[int, str] = {}
     for sample in samples:
         number = problem_number(sample)
@@ -176,7 +176,7 @@ def _lines(problems: Sequence[Mapping[str, Any]], stored: StoredCell) -> list[di
 
 
 def _line(problem: Mapping[str, Any], answers: Sequence[Answer]) -> dict[str, Any] | None:
-    """Returns the line about a sample, from the first of its views that score best; none where an inference failed."""
+    """Returns the line of a sample from its first best view; None if an inference failed."""
     asked = {view: answer for view, answer in enumerate(answers) if answer.score.state != _UNASKED}
     if any(math.isnan(answer.score.value) for answer in asked.values()):
         return None
@@ -192,9 +192,9 @@ def _line(problem: Mapping[str, Any], answers: Sequence[Answer]) -> dict[str, An
 
 
 def _whole(benchmark: Benchmark, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns what nel calls a benchmark.
+    """Returns the benchmark summary in nel's format.
 
-    Categories are left to the lines: nel takes a category that one of two benchmarks does not name for one with score 0.
+    Categories are only in the lines, because nel gives a category missing in one of two benchmarks the score 0.
     """
     scores = {"mean_reward": {"value": math.fsum(line["reward"] for line in lines) / len(lines)}} if lines else {}
     return {"name": benchmark.name, "samples": benchmark.results, "unscored": benchmark.unscored, "scores": scores}
@@ -209,7 +209,7 @@ def _put(out: Path, benchmark: Benchmark, whole: Mapping[str, Any], lines: Seque
 
 
 def _file_name(name: str) -> str:
-    """Returns the name of a benchmark as every file system takes it, another one for each.
+    """Returns a unique file name for a benchmark that is valid on every file system.
 
     >>> _file_name("mmbench-fog:mid+flip_h")
     'mmbench-fog=mid+flip_h'

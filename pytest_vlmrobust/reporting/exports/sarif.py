@@ -1,7 +1,7 @@
-"""SARIF 2.1.0: what a run found broken or undecided, as results that code scanning shows beside the lines of thresholds files.
+"""SARIF 2.1.0: broken and undecided tests of a run as results that code scanning shows at the lines of thresholds files.
 
-A reader that shows results alone must not take a run for clean that is not: what is no GO has at least the result ``decision``.
-What passed has no result, for such readers take each one for a finding.
+For readers that only show results, every run that is not GO has at least the result ``decision``.
+Passed tests have no result, because such readers count each result as a finding.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OURS = {
         "Read the message and the test that it names.",
     ),
 }
-"""Rules of SARIF that no thresholds file has, each with what to do."""
+"""SARIF rules that are not in a thresholds file, each with what to do."""
 _WAYS = "Improve the model, ask more questions where it is undecided, or add a waiver with an owner and a last day."
 _LEVELS = {
     Outcome.FAIL: "error",
@@ -94,7 +94,7 @@ def _driver(run: RunFiles) -> dict[str, str]:
 
 
 def _rules(run: RunFiles, used: set[str]) -> Iterator[dict[str, Any]]:
-    """Yields what each rule asks: those of the policies, and of ours those that have a result."""
+    """Yields the SARIF rules: those of the policies, and our own rules with a result."""
     seen = set()
     for policy in _policies(run.manifest):
         for rule in policy.get("rules", ()):
@@ -119,7 +119,7 @@ def _described(name: str, short: str, full: str, do: str) -> dict[str, Any]:
 
 
 def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:
-    """Yields the result about the whole run, unless it is GO."""
+    """Yields the result for the whole run, unless it is GO."""
     if run.decision is Decision.GO:
         return
     about = run.view
@@ -137,7 +137,7 @@ def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:
 
 
 def _results(record: Record, run: RunFiles) -> Iterator[dict[str, Any]]:
-    """Yields a result for each measure that broke a rule or left it undecided, and one for a test that has none of its own."""
+    """Yields a result for each broken or undecided measure, and one for a failed test without such a measure."""
     loud = [measure for measure in record.measures if measure.outcome in _LEVELS]
     for measure in loud:
         rule = measure.rule or (_UNMEASURED if measure.outcome is Outcome.ERROR else _BUDGET)
@@ -181,7 +181,7 @@ def _result(record: Record, rule: str, text: str, run: RunFiles, measure: Measur
 
 
 def _suppression(waiver: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the waiver that covers a breach, with its owner and last day where the manifest has them."""
+    """Returns the waiver that covers a breach, with owner and last day if in the manifest."""
     known = (each for policy in _policies(manifest) for each in policy.get("waivers", ()) if each["id"] == waiver)
     found = next(known, {"owner": "unknown", "expires": "unknown", "reason": ""})
     text = f"waiver {waiver}, owner {found['owner']}, until {found['expires']}: {found['reason']}"
@@ -189,7 +189,7 @@ def _suppression(waiver: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _location(source: str, test: str) -> dict[str, Any]:
-    """Returns the place ``file:line`` with the test that it is about; nothing where neither is known."""
+    """Returns the location ``file:line`` with its test; empty if neither is known."""
     place: dict[str, Any] = {}
     file, _, line = source.rpartition(":")
     if file and line.isascii() and line.isdigit() and int(line) > 0:
@@ -209,7 +209,7 @@ def _policies(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _fingerprint(*parts: str) -> str:
-    """Returns what makes results of two runs the same finding."""
+    """Returns the identity of a finding across runs."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 

@@ -1,7 +1,7 @@
-"""Trackers of experiments, MLflow and Weights & Biases: a run of theirs for each model, with its numbers and report.
+"""Experiment trackers, MLflow and Weights & Biases: a tracked run for each model, with its numbers and report.
 
-Both are given the same: what determined the run, each finite number under one name, and the files of the report. What is
-undefined or was not measured has no number there. A run that is INCOMPLETE ends there as failed.
+Both get the same content: the manifest, each finite number under one name, and the files of the report. An
+undefined or unmeasured number is absent. An INCOMPLETE run ends there as failed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..results import FILE_NAME as RESULTS
 FILES = (REPORT, JUNIT, RESULTS, CSV_FILE, SUMMARY, "manifest.json", "model_card.md")
 _STEPS = {"low": 1, "mid": 2, "high": 3}
 _PLAIN = re.compile(r"[^\w.\- /:]")
-"""What the name of a metric of MLflow may not have."""
+"""Characters not allowed in MLflow metric names."""
 _LONGEST_NAME, _LONGEST_VALUE = 250, 6000
 _BATCH, _METRICS = 100, 900
 """Parameters or tags, and metrics, that a server of MLflow takes at once."""
@@ -40,10 +40,10 @@ _JUDGED = ("value", "low", "high", "n", "threshold", "outcome", "rule", "source"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number of a run."""
+    """A number of a run."""
 
     name: str
-    """``DATASET/METRIC/SETTING``; of a summary metric, what it is taken over, or ``all``."""
+    """``DATASET/METRIC/SETTING``; for a summary metric its split, or ``all``."""
     value: float
     step: int
     """The severity: 1 to 3 for low to high, the size of ``resolution:448``, else 0."""
@@ -51,7 +51,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """What trackers are given about one model of a run."""
+    """The tracked content for a model of a run."""
 
     run: str
     model: str
@@ -65,13 +65,13 @@ class ModelRun:
 
     @property
     def name(self) -> str:
-        """What the run is called there."""
+        """The name of the tracked run."""
         return on_one_line(f"{self.run}-{self.model}")
 
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """Where a model of a run went."""
+    """The tracked run of a model."""
 
     model: str
     decision: Decision
@@ -81,20 +81,20 @@ class Tracked:
 
 
 def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -> list[Tracked]:
-    """Adds a run for each model to a store of MLflow; nothing is sent anywhere but to that store.
+    """Adds a run for each model to an MLflow store; nothing is sent anywhere else.
 
     Args:
-        run: what is exported.
-        uri: the store: ``sqlite:///FILE``, a directory or a server; where MLflow keeps its runs by itself if empty.
+        run: the run to export.
+        uri: the store: ``sqlite:///FILE``, a directory or a server; MLflow's default if empty.
         experiment: the experiment, which is created.
-        model: a model of the run; all of them where nothing is said.
+        model: a model of the run; all of them by default.
 
     Raises:
         MissingExtra: MLflow is not installed.
         UnknownName: the run has no such model.
         UsageError: the store has this run already, or cannot be used.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it tells its makers of its use unless it is told not to
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # disables its telemetry
     try:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
@@ -125,7 +125,7 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
 
 
 def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
-    """Gives a run of MLflow all that is told about a model, and ends it."""
+    """Fills and ends an MLflow run for a model."""
     from mlflow.entities import Metric, Param, RunTag
 
     now = client.get_run(number).info.start_time
@@ -143,7 +143,7 @@ def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
 
 
 def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> list[Tracked]:
-    """Writes a run of Weights & Biases for each model, offline: `wandb sync` sends it, and nothing else does.
+    """Writes an offline Weights & Biases run for each model; only `wandb sync` sends it.
 
     ``wandb`` is created in ``out``; an empty ``model`` means all of the run.
 
@@ -189,7 +189,7 @@ def _tracked(about: ModelRun, where: str) -> Tracked:
 
 
 def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
-    """Returns what is told about each model that is meant."""
+    """Returns the tracked content of each selected model."""
     known = [*run.facts.models] or sorted({record.model for record in run.records} - {""})
     if model and model not in known:
         raise UnknownName("model", model, known, where="--model")
@@ -238,7 +238,7 @@ def _model_run(run: RunFiles, model: str) -> ModelRun:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns what is said, as printable text under names that every tracker takes."""
+    """Returns values as printable text under names valid for every tracker."""
     texts = {_PLAIN.sub("_", on_one_line(name))[:_LONGEST_NAME]: on_one_line(_text(value)) for name, value in values.items()}
     return {name: text for name, text in texts.items() if text}
 
@@ -250,7 +250,7 @@ def _text(value: Any) -> str:
 
 
 def _numbers(record: Record) -> Iterator[Series]:
-    """Yields value and ends of each measure of a whole dataset, as far as they are finite."""
+    """Yields the finite value and ends of each measure of a whole dataset."""
     over = record.setting or record.split or "all"
     for measure in record.measures:
         if measure.category or not measure.metric:
@@ -269,7 +269,7 @@ def _step(record: Record) -> int:
 
 
 def _rows(records: Sequence[Record]) -> Iterator[list[Any]]:
-    """Yields a row for each measure, of categories too; what is undefined is empty."""
+    """Yields a row for each measure, including categories; undefined values are empty."""
     for record in records:
         first = [record.test, record.dataset, record.setting or record.split, record.family, record.level]
         for measure in record.measures:
@@ -284,7 +284,7 @@ def _cell(value: Any) -> Any:
 
 
 def _report_files(run: RunFiles, folder: Path) -> list[Path]:
-    """Writes the report into a folder, and returns those of its files that trackers keep."""
+    """Writes the report into a folder, and returns the files for trackers."""
     write_report(folder, run.view, run.manifest)
     return [folder / name for name in FILES if (folder / name).is_file()]
 

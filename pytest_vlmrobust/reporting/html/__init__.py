@@ -1,7 +1,7 @@
 """The report as one HTML file: no network, light and dark, for wide and narrow screens, with and without JavaScript.
 
-``page`` puts it together, and ``models`` the page of several models. ``sweeps``, ``charts`` and ``groups``
-give what its sections hold, and ``samples`` what the drill-down shows; ``drawing`` draws the charts.
+``page`` builds it, and ``models`` builds the page of several models. ``sweeps``, ``charts`` and ``groups``
+provide its sections, and ``samples`` the drill-down; ``drawing`` draws the charts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Charts: which numbers of a sweep are drawn, and what they say in words; each can be read as a table as well."""
+"""Charts: the numbers of a sweep that are drawn, with texts and a table for each chart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .words import MARKS, bound_text, interval, number, share
 
 DROP = "accuracy_drop"
 OTHER = "no level"
-"""The column of settings that have none of the three levels."""
+"""The column of settings without one of the three levels."""
 LADDER = "ladder"
 PATCHES = "patches"
 _STEPS = (0.01, 0.05, 0.10, 0.20, 0.30, 0.50)
@@ -32,7 +32,7 @@ _STEPS = (0.01, 0.05, 0.10, 0.20, 0.30, 0.50)
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One setting in the map."""
+    """A setting in the map."""
 
     record: Record
     drop: float
@@ -44,14 +44,14 @@ class Spot:
 
     @property
     def by_value(self) -> bool:
-        """Whether the verdict is about the value alone."""
+        """Whether the verdict is by value."""
         measure = self.record.measure_of(DROP)
         return measure is not None and measure.judge == "value"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One perturbation at its levels; ``None`` where a level did not run."""
+    """A perturbation at its levels; ``None`` for a level that did not run."""
 
     name: str
     spots: list[Spot | None]
@@ -66,12 +66,12 @@ class FamilyMap:
     rows: list[Row]
 
     def spots(self, column: str) -> list[Spot]:
-        """Returns the settings of one of the three levels that ran; for :data:`OTHER`, those that have none of them."""
+        """Returns the settings in a level's column, or those without such a level for :data:`OTHER`."""
         chosen = [at for at, name in enumerate(self.columns) if (name if name in LEVELS else OTHER) == column]
         return [spot for row in self.rows for at in chosen if (spot := row.spots[at]) is not None]
 
     def mean(self, column: str) -> float:
-        """Returns the mean drop of a column; NaN where nothing of it is known."""
+        """Returns the mean drop of a column; NaN if unknown."""
         drops = [spot.drop for spot in self.spots(column) if math.isfinite(spot.drop)]
         return sum(drops) / len(drops) if drops else math.nan
 
@@ -82,7 +82,7 @@ class FamilyMap:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Families against levels: one line a family."""
+    """Families against levels, a line per family."""
 
     columns: list[str]
     families: list[FamilyMap]
@@ -94,7 +94,7 @@ class Overview:
 
     @property
     def has_by_value(self) -> bool:
-        """Whether any verdict of it is about the value alone."""
+        """Whether any of its verdicts is by value."""
         return any(spot.by_value for spot in self._spots())
 
     def _spots(self) -> Iterator[Spot]:
@@ -106,7 +106,7 @@ class Overview:
 
 
 def overview(sweep: Sweep) -> Overview | None:
-    """Returns the drops of a sweep by family and level; ``None`` when it has no perturbed cells but rungs and patches."""
+    """Returns the drops of a sweep by family and level; ``None`` without perturbed cells other than rungs and patches."""
     by_family: dict[str, list[Record]] = {}
     for record in sweep.cells:
         if is_mapped(record):
@@ -117,7 +117,7 @@ def overview(sweep: Sweep) -> Overview | None:
 
 
 def is_mapped(record: Record) -> bool:
-    """Whether a cell belongs into the map: a perturbation that was asked about, neither a rung nor a grid of patches."""
+    """Whether a cell belongs in the map: a measured perturbation that is neither a rung nor a grid of patches."""
     asked = bool(record.family) and not record.not_asked
     return asked and record.family not in (LADDER, PATCHES) and record.measure_of(DROP) is not None
 
@@ -143,7 +143,7 @@ def _family(name: str, cells: Sequence[Record]) -> FamilyMap:
 
 
 def _place(record: Record) -> tuple[str, str]:
-    """Returns row and column of a setting; of composed ones, the parameter of the last step is the column."""
+    """Returns row and column of a setting; for a composed setting, the last step's parameter is the column."""
     bare, colon, level = record.setting.rpartition(":")
     if colon and "+" not in level and record.level in ("", level):
         return bare, level
@@ -162,7 +162,7 @@ _HARMFUL, _HELPFUL = "harmful_flip_rate", "helpful_flip_rate"
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing with the numbers that it shows; ``svg`` is empty where none of them is known."""
+    """A drawing with its numbers; ``svg`` is empty if none is known."""
 
     title: str
     caption: str
@@ -210,7 +210,7 @@ def _part(record: Record) -> str:
 
 
 def _is_ranked(record: Record) -> bool:
-    """Whether a setting may be ranked with others: those that shrink images first are an experiment of their own."""
+    """Whether a setting may be ranked with others: those that first shrink images are a separate experiment."""
     return is_mapped(record) and LADDER not in record.family.split("+")
 
 
@@ -227,12 +227,12 @@ def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
 
 
 def by_value_note(measures: Iterable[Measure]) -> str:
-    """Returns what the mark of rows that were judged by their value means; empty where there are none."""
+    """Returns the legend of the mark for rows judged by value; empty without such rows."""
     return f" {BY_VALUE_MARK} {BY_VALUE}, not by the interval." if any(one.judge == "value" for one in measures) else ""
 
 
 def resolution_curve(sweep: Sweep) -> Chart | None:
-    """Returns accuracy against the size of the images, with the rungs that reached the model as one marked."""
+    """Returns accuracy against image size, marking rungs that reached the model at the same size."""
     cells = [record for record in sweep.cells if record.family == LADDER and record.level.isdecimal()]
     accuracies = [(record, accuracy) for record in cells if (accuracy := record.measure_of("accuracy")) is not None]
     known = sorted((pair for pair in accuracies if math.isfinite(pair[1].value)), key=lambda pair: int(pair[0].level))
@@ -288,13 +288,13 @@ def _rung_told(record: Record, accuracy: Measure) -> str:
 
 
 def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
-    """Returns what several rungs reached the model as: one size for all their images, and the same one."""
+    """Returns the sizes at which several rungs reached the model alike."""
     counts = Counter(record.received for record in rungs if record.received and " more" not in record.received)
     return {received for received, count in counts.items() if count > 1}
 
 
 def _levels(sweep: Sweep) -> list[tuple[str, float]]:
-    """Returns the accuracy on the images as they are and without any, where known."""
+    """Returns the accuracy with clean images and without images, if known."""
     names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without images"}
     cells = {setting: sweep.cell(setting) for setting in names}
     measures = {setting: record.measure_of("accuracy") for setting, record in cells.items() if record is not None}
@@ -306,7 +306,7 @@ def _levels(sweep: Sweep) -> list[tuple[str, float]]:
 
 
 def flips(sweep: Sweep) -> Chart | None:
-    """Returns how many answers settings turned wrong and right, those that turned most wrong first."""
+    """Returns how many answers each setting turned wrong and right, most wrong first."""
     pairs = []
     for record in sweep.cells:
         harmful, helpful = record.measure_of(_HARMFUL), record.measure_of(_HELPFUL)

@@ -1,7 +1,7 @@
-"""Drawing: charts as SVG elements for a page; the same numbers give the same bytes, and the style sheet gives the colours.
+"""Drawing: charts as SVG elements for a page; equal numbers give equal bytes, and the style sheet sets the colours.
 
-A chart is drawn 340 units wide, which a phone shows at about that many pixels, so that its letters are never much smaller than
-those around it. What a pointer rests on shows its numbers; the page has the same numbers in a table beside each chart.
+A chart is 340 units wide, about the width of a phone in pixels, so that its letters are never much smaller than
+the text around it. Hovering shows the numbers; the page also has them in a table next to each chart.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ class Bar:
     """The CSS class of its verdict, as the marks of verdicts have it."""
     sign: str = ""
     reference: float | None = None
-    """What it may be compared with and is not judged by."""
+    """A value for comparison that is not a bound."""
     told: str = ""
-    """What is shown where a pointer rests on it; empty for the value with its interval."""
+    """The tooltip; empty for the value with its interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a line: its place, its value with its interval, and what is said about it.
+    """A point of a line: its position, its value with its interval, and its texts.
 
-    A value that is not finite leaves a gap in the line, and ends that are not finite mean that no interval is known.
+    A value that is not finite leaves a gap in the line; ends that are not finite mean no interval.
     """
 
     at: float
-    """Its place from left to right, in whatever unit."""
+    """Its position from left to right, in any unit."""
     name: str
-    """What stands below it on the axis, where there is room, and above its numbers."""
+    """Its label on the axis, if there is room, and in its tooltip."""
     value: float
     low: float = math.nan
     high: float = math.nan
     told: str = ""
-    """What is shown where a pointer rests on it; empty for the value with its interval."""
+    """The tooltip; empty for the value with its interval."""
     hollow: bool = False
     change: str = ""
-    """What changed since the point before; a vertical line stands there, with these words for whoever points at it."""
+    """The change since the previous point, marked by a vertical line with this tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def ranking(bars: Sequence[Bar], *, axis: str, label: str, zero: bool = True) ->
     rows = []
     for bar in bars:
         marks: list[_Mark] = [("line", bar.low, bar.high, "s-paper", 3.6), ("line", bar.low, bar.high, "s-ink", 1.4)]
-        if zero:  # the interval has to stand out from its bar
+        if zero:  # the interval must be visible on its bar
             marks.insert(0, ("rect", min(0.0, bar.value), max(0.0, bar.value), f"f-{bar.role}", 11.0))
         else:
             marks.append(("dot", bar.value, bar.value, f"f-{bar.role}", 0.0))
@@ -146,7 +146,7 @@ def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, label: str)
 
 
 def flips(rows: Sequence[Flip], *, label: str) -> Markup:
-    """Draws to the left what turned wrong, and to the right what turned right."""
+    """Draws answers that turned wrong to the left, and answers that turned right to the right."""
     drawn = []
     for row in rows:
         halves = [("rect", -100 * row.harmful, 0.0, "f-harm", 11.0), ("rect", 0.0, 100 * row.helpful, "f-help", 11.0)]
@@ -252,7 +252,7 @@ def _places(points: Sequence[Point], left: float) -> _Scale:
 
 
 def _draw_names(chart: ET.Element, points: Sequence[Point], at: _Scale, y: float) -> None:
-    """Writes the names of points below the axis, of those that have room: the last one always, for it is the newest."""
+    """Writes the names of points below the axis where there is room; always the last, which is the newest."""
     taken = math.inf
     for point in reversed(points):
         words = _cut(point.name, 72)
@@ -304,7 +304,7 @@ def _draw_levels(
     left: float,
     drawn: Iterable[tuple[float, float]],
 ) -> None:
-    """Draws each level with its name where it hides least of what is drawn already, above or below its line."""
+    """Draws each level, with its name above or below the line where it overlaps least."""
     taken = list(drawn)
     for name, level in levels:
         y, wide = up_at(level), _text_width(name)
@@ -322,7 +322,7 @@ def _hidden(wide: float, taken: Iterable[tuple[float, float]], spot: tuple[float
 
 
 def _strips(places: Sequence[float], left: float) -> list[tuple[float, float]]:
-    """Returns what is nearer to each place than to the others."""
+    """Returns the strip of points nearest to each position."""
     between = [left, *((first + second) / 2 for first, second in pairwise(places)), _WIDTH]
     return list(pairwise(between))
 
@@ -343,7 +343,7 @@ class _Scale:
 
     @classmethod
     def over(cls, ends: Iterable[float]) -> _Scale:
-        """Returns a scale that holds these values, those that are finite, with a margin but at 0."""
+        """Returns a scale that contains the finite values, with a margin except at 0."""
         known = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
         low, high = min(known), max(known)
         margin = (high - low) * 0.05 or 0.05
@@ -407,14 +407,14 @@ def _reveal(
     place: tuple[float, float, float],
     height: float,
 ) -> None:
-    """Adds an area that shows words while a pointer rests on it.
+    """Adds an area with a tooltip.
 
     Args:
-        chart: the drawing, whose other elements are there already: the words have to be above all of them.
+        chart: the drawing with all other elements, because tooltips must be on top.
         area: left, top, width and height.
         name: the first line, in bold letters.
         told: what follows.
-        place: where the words begin from left to right, their top, and their bottom where they do not fit below.
+        place: left edge and top of the tooltip, and its bottom if it does not fit below.
         height: of the drawing.
     """
     names = textwrap.wrap(_readable(name), 48, max_lines=2, placeholder="…")
@@ -457,7 +457,7 @@ def _readable(text: str) -> str:
 
 
 def _cut(text: str, room: float) -> str:
-    """Returns a name that has to fit into so many units."""
+    """Returns a name shortened to fit into ``room`` units."""
     readable = _readable(text)
     if _text_width(readable) <= room + 1e-6:
         return readable

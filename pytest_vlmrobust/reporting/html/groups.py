@@ -1,4 +1,4 @@
-"""What depends on where things are and who is shown: positions of patches and targets, gaps between groups of people."""
+"""Results by position and by people: positions of patches and targets, gaps between groups of people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .charts import PATCHES, Chart, bar, by_value_note
 from .sweeps import Sweep
 from .words import bound_text, interval, number, share
 
-# Tasks of the Observatory: gaps between positions and between groups of people, and what people reached.
+# Tasks of the Observatory: gaps between positions and groups of people, and human performance.
 
 
 _SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_ood": "illusions"}
@@ -28,7 +28,7 @@ PEOPLE = "The ticks of people are the paper's results on its own images, and not
 
 
 def scores(sweeps: Sequence[Sweep]) -> Chart | None:
-    """Returns how well each task was done on each split, beside what people reached in the paper's study."""
+    """Returns the score of each task on each split, next to human performance in the paper's study."""
     measures = _finite_measures(sweeps, (_SCORE,))
     if not _all(sweeps, (_SCORE,)):
         return None
@@ -104,7 +104,7 @@ def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis:
     return drawing.ranking(bars, axis=axis, label=label, zero=False) if bars else Markup()
 
 
-# Patches: what each position of a grid contributes, and samples that only the whole image or only a patch answers.
+# Patches: the contribution of each grid position, and samples answered only from the whole image or only from a patch.
 
 
 WHOLE_ONLY, PATCH_ONLY = "whole_only", "patch_only"
@@ -117,14 +117,14 @@ _PATCH = re.compile(r"patch (\d+),(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Spatial:
-    """The share of right answers that each position of a grid gives, row by row."""
+    """The share of right answers from each grid position, row by row."""
 
     record: Record
     rows: list[list[float]]
 
     @property
     def even(self) -> str:
-        """What each position would give if none were better than another."""
+        """The share of each position if all were equal."""
         return share(1 / len(self.rows) ** 2)
 
     def shade(self, value: float) -> str:
@@ -134,7 +134,7 @@ class Spatial:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What came back from a view of a sample: its images, and the answer."""
+    """A view of a sample: its images and answer."""
 
     pictures: list[Picture]
     reply: Reply | None
@@ -147,7 +147,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A sample of the table: the whole image beside the grid of its patches; ``None`` stands for a patch not asked about."""
+    """A sample of the table: the whole image next to the grid of its patches; ``None`` for a skipped patch."""
 
     record: Record
     example: Example
@@ -156,7 +156,7 @@ class Shown:
 
 
 def spatial(sweep: Sweep) -> list[Spatial]:
-    """Returns the maps of positions of a sweep, of each grid that was asked in full."""
+    """Returns the position maps of a sweep, for each complete grid."""
     maps = []
     for record in sweep.cells:
         side = math.isqrt(len(record.positions))

@@ -1,4 +1,4 @@
-"""History: the page of a metric over runs, as one file that may be opened anywhere."""
+"""History: the page of a metric over runs, as a single file that opens anywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .words import number, usual_interval
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The section of one series."""
+    """The section of a series."""
 
     anchor: str
     title: str
@@ -77,7 +77,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
 
 
 def _when(run: str) -> str:
-    """Returns what an axis has room for: day and time of a run, which its name begins with; else its name.
+    """Returns a short label for an axis: day and time from the name of a run, else its name.
 
     >>> _when("20261123-121206-b5b7c545")
     '11-23 12:12'

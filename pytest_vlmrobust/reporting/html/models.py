@@ -1,4 +1,4 @@
-"""Models: the page of several models side by side, as one file that may be opened anywhere."""
+"""Models: the page of several models side by side, as a single file that opens anywhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .drawing import Bar
 from .words import interval, number
 
 _OPEN = 4
-"""Datasets that are unfolded at once; of more, none is."""
+"""The most datasets unfolded at first; with more, none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The section of one board."""
+    """The section of a board."""
 
     anchor: str
     title: str
@@ -47,7 +47,7 @@ def render_models(ranking: Ranking) -> str:
 
 
 def headline(board: Board, ranking: Ranking) -> str:
-    """Returns which model is first, and whether another one may be."""
+    """Returns which model is first, and whether another may be."""
     leading = [standing for standing in board.standings if standing.rank == 1]
     if not leading:
         return "Nothing is ranked"
@@ -83,7 +83,7 @@ def _values(board: Board, ranking: Ranking) -> Chart:
 
 
 def _ranks(board: Board, ranking: Ranking) -> Chart:
-    """Returns the chart of ranks and what the samples leave of them."""
+    """Returns the chart of ranks with their uncertainty."""
     bars = [Bar(standing.model, *_ends(standing)) for standing in board.standings]
     return Chart(
         "Ranks",

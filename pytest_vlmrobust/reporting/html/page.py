@@ -1,4 +1,4 @@
-"""The page: everything a reader looks for, in the order of looking, as one file that may be opened anywhere."""
+"""The page: everything a reader looks for, in that order, as a single file that opens anywhere."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from pytest_vlmrobust.reporting.view import QUIET, Limit, RunView, outcome_count
 from . import charts, groups, samples, sweeps, words
 from .samples import addresses, drill_down
 
-# What all pages share: style, script, security policy, and the rendering of templates.
+# Common to all pages: style, script, security policy, and templates.
 
 
 @cache
 def asset(name: str) -> Markup:
-    """Returns a file of the package that is written into a page as it is."""
+    """Returns a file of the package for a page, unescaped."""
     return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))  # noqa: S704 - the package's own
 
 
 def security(style: str, script: str) -> str:
-    """Returns what a page may do: show images that it holds, and use its own style and script."""
+    """Returns the content security policy of a page: embedded images, and its own style and script."""
     return (
         "default-src 'none'; img-src data:; "
         f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'; base-uri 'none'; form-action 'none'"
@@ -48,7 +48,7 @@ def security(style: str, script: str) -> str:
 
 
 def templates() -> Environment:
-    """Returns what renders templates: whatever comes from outside is made readable and escaped."""
+    """Returns the template environment, which makes foreign text printable and escapes it."""
     environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
@@ -76,11 +76,11 @@ def _csp_hash(text: str) -> str:
 
 
 def _readable(value: Any) -> Any:
-    """Returns a value as it is printed: text from outside is made readable before it is escaped."""
+    """Returns a printable value; foreign text is made printable before it is escaped."""
     return words.visible_text(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-# What a page says about its decision, so that a bundle can be checked against its records.
+# The claims of a page about its decision, so that a bundle can be checked against its records.
 
 
 _METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
@@ -95,7 +95,7 @@ _SHOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a page has to say of its run."""
+    """The claims of a page about its run."""
 
     title: str
     chip: str
@@ -106,7 +106,7 @@ class Claims:
 
     @classmethod
     def of(cls, view: RunView) -> Claims:
-        """Returns the claims of a page about these records, in whatever order they are."""
+        """Returns the claims of a page about these records, independent of their order."""
         contents = [json.loads(record.to_json()) for record in sorted(view.records, key=lambda record: record.key)]
         return cls(
             title=words.visible_text(view.subject.title(view.word)),
@@ -134,16 +134,16 @@ def contradictions(page: str, view: RunView) -> list[str]:
 _OPENED = re.compile(r"<(?=[A-Za-z/!?])")
 _NAME = re.compile(r"/?[A-Za-z][^\s/>]*+")
 _INSIDE = re.compile(r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^"'>])*+""")
-"""What is in a tag up to its end: an angle in quotes does not end it, and what is never closed reaches to the end of the page."""
+"""The content of a tag: a quoted angle bracket does not end it, and an unclosed tag extends to the end of the page."""
 _ATTRIBUTE = re.compile(r"""([^\s=/"']++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|[^\s"']++))?""")
 _RAW = ("script", "style", "title", "textarea")
-"""Elements whose content is text up to their end tag, whatever it looks like."""
+"""Elements whose content is raw text up to their end tag."""
 
 
 def _claims(page: str) -> dict[str, list[str]]:
-    """Returns the claims of a page from the places where they are made, in the order of the page.
+    """Returns the claims found in a page, in the order of the page.
 
-    Each character is passed once, whatever a stranger wrote: the parser of the standard library begins anew at each open tag.
+    It runs in linear time for any page; the standard library's parser restarts at each open tag.
     """
     claims: dict[str, list[list[str]]] = {name: [] for name in _SHOWN}
     inside: str | None = None
@@ -173,7 +173,7 @@ def _tags(page: str) -> Iterator[tuple[str, dict[str, str], str]]:
 
 
 def _tag(page: str, place: int) -> tuple[str, dict[str, str], int]:
-    """Returns name, attributes and end of the tag at a place; of a comment, and of what is none, the name is empty."""
+    """Returns name, attributes and end of the tag at a position; the name is empty for comments and non-tags."""
     if page.startswith("<!--", place):
         return "", {}, _after(page, "-->", place + 4)
     if page.startswith(("<!", "<?"), place):
@@ -198,7 +198,7 @@ def _after(page: str, mark: str, place: int) -> int:
 _BREACHES = 15
 """Tests listed at the top; the table of all tests has the rest."""
 _OPEN = 6
-"""Sweeps that are unfolded at once; of more, only those with a breach are."""
+"""The most sweeps unfolded at first; with more, only those with a breach are."""
 
 _ELSEWHERE = ("policies", "repeatability", "command")
 """Parts of a manifest that the page shows in a section about them."""
@@ -249,7 +249,7 @@ def render_html(view: RunView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the page: where it is, and what it is called at the top and in full."""
+    """A part of the page: its anchor, short title and full title."""
 
     anchor: str
     short: str
@@ -270,12 +270,12 @@ _PARTS = (
 
 
 def _parts(**contents: Sequence[object]) -> list[Part]:
-    """Returns the parts of a page; those that are named here are left out where they hold nothing."""
+    """Returns the parts of a page; the named parts are left out if empty."""
     return [part for part in _PARTS if contents.get(part.anchor, True)]
 
 
 def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Returns the section of each sweep, as the template reads it."""
+    """Returns the section of each sweep for the template."""
     all_sweeps = sweeps.sweeps(records)
     return [
         {
@@ -312,7 +312,7 @@ def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Returns the manifest by part, without what has a place of its own in the page."""
+    """Returns the manifest by part, without facts shown elsewhere on the page."""
     left = {name: value for name, value in manifest.items() if name not in _ELSEWHERE}
     parts: dict[str, Mapping[str, object]] = {
         "run": {name: value for name, value in left.items() if not isinstance(value, Mapping)}

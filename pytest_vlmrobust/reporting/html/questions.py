@@ -1,4 +1,4 @@
-"""Questions: the page of a dataset, as one file that may be opened anywhere; whatever its texts hold is shown and not obeyed."""
+"""Questions: the page of a dataset, as a single file that opens anywhere; its texts are escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drill-down: what it shows of samples, once, as JSON that a page can hold, with thumbnails as text."""
+"""The drill-down: its samples as JSON inside the page, each once, with thumbnails as text."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from .words import MARKS, bound_text, interval, number, visible_text
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 _LONGEST_NAME = 300
 MOST_EXAMPLES = 1500
-"""Examples in one page, those of the first tests; the others are in results.json only."""
+"""The most examples in a page, from the first tests; the others are only in results.json."""
 _PRINTED_TESTS, _PRINTED_SAMPLES = 60, 2
-"""Tests, worst first, of which paper has samples, and how many samples of each: with all of them nobody would print it."""
+"""The number of tests, worst first, with samples in print, and the samples of each."""
 _DROPPED = ("policy_sha256", "seconds", "worst", "examples", "metric", "nodeid", "n_inferred", "n_recalled")
 """Fields of a record that the drill-down does not show, or has in another form."""
 _ASKED = ("sample", "question", "options", "target", "category")
-"""Fields of an example that say what was asked: the same for many tests, and therefore written once."""
+"""Fields of an example about the question, which many tests share and which are written once."""
 
 
 def addresses(records: Sequence[Record]) -> dict[str, str]:
-    """Returns what each record is called in the address of the page, by its key: its id, numbered where several share it."""
+    """Returns the name of each record in the page's address by its key: its id, numbered if shared."""
     names: dict[str, str] = {}
     taken: dict[str, int] = {}
     for record in records:
@@ -70,7 +70,7 @@ def _json(value: object) -> str:
 
 
 def _example(example: Example, places: Mapping[str, int], asked: dict[str, int]) -> dict[str, Any]:
-    """Returns an example with the places of its images and of what was asked, which joins ``asked`` when it is new."""
+    """Returns an example with the indices of its images and question; a new question is added to ``asked``."""
     fields = dataclasses.asdict(example)
     text = _json(_readable({name: fields.pop(name) for name in _ASKED}))
     pictures = [{**picture, "file": places.get(picture["file"])} for picture in fields.pop("pictures")]
@@ -94,7 +94,7 @@ def _content(record: Record) -> dict[str, Any]:
 
 
 def _measure(measure: Measure, record: Record) -> dict[str, Any]:
-    """Returns a measure in its author's unit; that no rule applies needs no sentence, nor what the record says."""
+    """Returns a measure in its author's unit, without sentences for missing rules or repeated facts."""
     kept = _short(dataclasses.asdict(measure))
     if (measure.outcome is Outcome.MEASURED and not measure.rule) or measure.reason == record.reason:
         kept.pop("reason", None)
@@ -126,15 +126,15 @@ def _readable(value: Any) -> Any:
 
 
 BUDGET = 3_000_000
-"""Bytes of thumbnails in one page, before they are written as text."""
+"""Bytes of thumbnails in a page before encoding."""
 _NAME = re.compile(r"[0-9a-f]{8,128}\.webp\Z")
 _SIGNATURE = (b"RIFF", b"WEBP")
 
 
 def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int = BUDGET) -> dict[str, str]:
-    """Returns thumbnails by file name, as base64 of WebP; those that are not there, or too much, are left out.
+    """Returns thumbnails by file name, as base64 of WebP; missing ones and those beyond the budget are left out.
 
-    The first example of each test comes before the second of any, and tests in the order given: so the worst come first.
+    The first example of each test comes before the second of any, in the given order of tests, so the worst come first.
     """
     thumbnails: dict[str, str] = {}
     if folder is None:
@@ -161,7 +161,7 @@ def _in_order(records: Sequence[Record]) -> Iterator[str]:
 
 
 def stored_thumbnail(folder: Path, name: str) -> bytes | None:
-    """Returns a thumbnail; nothing for a name that is no digest, such as a path, and for a file that is no WebP."""
+    """Returns a thumbnail; empty for a name that is not a digest, such as a path, or a file that is not WebP."""
     if not _NAME.match(name):
         return None
     try:

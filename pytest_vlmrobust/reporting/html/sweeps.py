@@ -1,4 +1,4 @@
-"""Sweeps: the records of a run by model and dataset, and what the card of each says."""
+"""Sweeps: the records of a run by model and dataset, and the content of their cards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BASELINES = {CLEAN_NAME: "accuracy on the images as they are", NO_IMAGE_NAME: "
 
 
 class Line(NamedTuple):
-    """One line of a card: what was measured, and the test that measured it."""
+    """A line of a card: a measure and its test."""
 
     name: str
     measure: Measure | None
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Everything about one model on one dataset."""
+    """Everything about a model on a dataset."""
 
     number: int
     model: str
@@ -65,15 +65,15 @@ def sweeps(records: Iterable[Record]) -> list[Sweep]:
 
 
 def baselines(sweep: Sweep) -> list[Line]:
-    """Returns the accuracy with clean images and with none, where their cells ran."""
+    """Returns the accuracy with clean images and without images, if measured."""
     cells = [(words, sweep.cell(setting)) for setting, words in _BASELINES.items()]
     return [Line(words, record.measure_of("accuracy"), record) for words, record in cells if record is not None]
 
 
 def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
-    """Returns the lines of a sweep's card: baselines and what a rule judges; and summary metrics that were measured only.
+    """Returns the lines of a sweep's card: baselines and judged metrics; and summary metrics without a rule.
 
-    What was not asked, and no rule has anything to say about, is in neither.
+    Metrics that were neither measured nor judged are left out.
     """
     asked = [record for record in sweep.summaries if record.deciding is not Outcome.MEASURED or not record.not_asked]
     lines = [line for record in asked for line in summary_lines(record)]
@@ -93,7 +93,7 @@ def _outcome(line: Line) -> Outcome:
 
 
 def summary_lines(record: Record) -> Sequence[Line]:
-    """Returns what a test of a summary metric says about the whole dataset; at least one line."""
+    """Returns the lines of a summary metric about the whole dataset, at least one."""
     whole = [measure for measure in record.measures if not measure.category and measure.metric not in BUDGET_METRICS]
     where = f", {record.split}" if record.split else ""
     lines = [Line(f"{measure.metric}{where}", measure, record) for measure in whole]

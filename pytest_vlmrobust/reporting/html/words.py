@@ -1,4 +1,4 @@
-"""Words of the page: marks of verdicts, numbers, and text that is shown and never interpreted."""
+"""Words of the page: marks of verdicts, numbers, and escaped text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def visible_text(text: str) -> str:
 
 
 def number(value: float, unit: str = "", digits: int | None = None) -> str:
-    """Returns a number with a true minus sign; ``undefined`` if there is none.
+    """Returns a number with a true minus sign; ``undefined`` for NaN.
 
     >>> number(0.1234), number(0.445, "pp"), number(float("nan"))
     ('0.123', '44.5 pp', 'undefined')
@@ -50,13 +50,13 @@ def number(value: float, unit: str = "", digits: int | None = None) -> str:
 
 
 def interval(measure: Measure | Estimate) -> str:
-    """Returns the interval of a measure, or the words for a value judged without it; empty if there is none."""
+    """Returns the interval of a measure, or the words for a value judged without one; empty if neither."""
     text = measure.beside if isinstance(measure, Measure) else words.interval(measure.low, measure.high)
     return text.replace("-", _MINUS)
 
 
 def usual_interval(measure: Measure) -> str:
-    """Returns the interval of 90 %, whichever decided: of several runs, only these compare."""
+    """Returns the 90 % interval, whichever decided, because only these are comparable between runs."""
     return words.interval(measure.low, measure.high, measure.unit).replace("-", _MINUS)
 
 
@@ -75,5 +75,5 @@ def share(value: float) -> str:
 
 
 def bound_text(bound: str) -> str:
-    """Returns a bound as its author wrote it, ``in -0.1..0.3``, as it is printed."""
+    """Returns a bound as written by its author, ``in -0.1..0.3``, for display."""
     return bound.replace("-", _MINUS).replace("..", _TO)

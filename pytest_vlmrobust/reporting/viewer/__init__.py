@@ -1,7 +1,7 @@
-"""The viewer: every sample of one or several runs, on pages that a server of this machine gives to its browser.
+"""The viewer: every sample of one or more runs, on pages of a local server.
 
-``runs`` says which runs there are and how far they are, ``address`` what is asked for, ``contents`` what there is to say about
-answers, ``page`` what the pages look like, and ``server`` who may read them.
+``runs`` has the runs and their progress, ``address`` parses addresses, ``contents`` prepares the content about
+answers, ``page`` renders pages, and ``server`` controls access.
 """
 
 from __future__ import annotations

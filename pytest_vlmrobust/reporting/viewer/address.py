@@ -1,6 +1,6 @@
-"""What an address of the viewer asks for: which runs, which answers, in which order, and which of them is looked at.
+"""Addresses of the viewer: the selected runs, filter, order, and the current answer.
 
-An address says everything, so it can be shared.
+An address is the whole state of a page, so it can be shared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an address asks for; values that a page does not know are refused, not passed over."""
+    """The content of an address; unknown values are refused."""
 
     run: tuple[str, ...] = ()
     model: str = ""
@@ -50,7 +50,7 @@ class Asked:
     at: int = -1
     """Its place among the answers that are looked for."""
     among: str = "answers"
-    """``answers`` or ``samples``: what it was chosen from."""
+    """``answers`` or ``samples``: the list it was chosen from."""
 
     @classmethod
     def read(cls, pairs: Iterable[tuple[str, str]]) -> Asked:
@@ -88,7 +88,7 @@ class Asked:
         return Wanted(**own, differs=bool(self.differs))
 
     def address(self, path: str, **changes: object) -> Markup:
-        """Returns the address of another page that asks for the same but for these changes, as it stands in an attribute."""
+        """Returns the address of another page with these changes, escaped for an attribute."""
         standard = Asked()
         values = {field.name: changes.get(field.name, getattr(self, field.name)) for field in fields(Asked)}
         kept = {name: value for name, value in values.items() if value != getattr(standard, name)}

@@ -1,4 +1,4 @@
-"""What the pages of the viewer hold of answers: models side by side, strips of settings, and images beside each other."""
+"""The content of viewer pages: models side by side, strips of settings, and images."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ SORT_WORDS = {"worst": "worst first", "surest": "wrong and surest first", "data"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One model in one of the runs that are looked at."""
+    """A model in one of the displayed runs."""
 
     run: str
     model: str
     name: str
-    """What it is called beside the others."""
+    """Its unique display name."""
 
 
 def contenders(cells: Iterable[BrowsedCell]) -> list[Contender]:
-    """Returns the models of all runs; a name that two runs have is said with its run."""
+    """Returns the models of all runs; a name in two runs is shown with its run."""
     pairs = list(dict.fromkeys((cell.run, cell.model) for cell in cells))
     runs = {run for run, _ in pairs}
     return [Contender(run, model, model if len(runs) == 1 else f"{model} in {run}") for run, model in pairs]
 
 
 def setting_order(setting: str) -> tuple[int, str, float, str]:
-    """Returns what settings are sorted by: without perturbation first, then by name, and from low to high.
+    """Returns the sort key of a setting: without perturbation first, then by name and level.
 
     >>> sorted(["fog:high", "no_image", "resolution:96", "fog:low", "clean", "resolution:448"], key=setting_order)
     ['clean', 'no_image', 'fog:low', 'fog:high', 'resolution:96', 'resolution:448']
@@ -62,12 +62,12 @@ def setting_order(setting: str) -> tuple[int, str, float, str]:
 
 
 def words_of(text: str) -> str:
-    """Returns a text of a sample with words where it shows an image."""
+    """Returns a text of a sample with words in place of images."""
     return text.replace(IMAGE_MARK, "[picture]")
 
 
 def is_of(cell: BrowsedCell, who: Contender) -> bool:
-    """Whether a cell is one of this model in this run."""
+    """Whether a cell belongs to this model in this run."""
     return (cell.run, cell.model) == (who.run, who.model)
 
 
@@ -75,7 +75,7 @@ def is_of(cell: BrowsedCell, who: Contender) -> bool:
 
 
 def target_of(sample: Sample | None) -> str:
-    """Returns the right answer of a sample; several accepted ones stand between bars, boxes with what they are of."""
+    """Returns the target of a sample; several accepted answers are separated by bars, boxes have labels."""
     if sample is None:
         return ""
     if sample.localisation is not None:
@@ -85,17 +85,17 @@ def target_of(sample: Sample | None) -> str:
 
 
 def changed_picture(sample: Sample | None) -> int:
-    """Returns which image stands for a sample: the first one that settings change."""
+    """Returns the index of a sample's main image: the first that settings change."""
     return next(iter(sample.perturbed or (0,)), 0) if sample else 0
 
 
 def best_answer(answers: Sequence[Answer]) -> Answer:
-    """Returns the answer that the score of the sample is: of several views the best one's."""
+    """Returns the answer that counts for the sample: that of its best view."""
     return max(answers, key=lambda answer: -1.0 if math.isnan(answer.score.value) else answer.score.value)
 
 
 def read_as(answer: Answer) -> str:
-    """Returns what was read from an answer, else what the model wrote, else why the inference failed."""
+    """Returns the answer as read, else the model's text, else why the inference failed."""
     return answer.score.answer or answer.prediction.text or answer.prediction.error
 
 
@@ -105,12 +105,12 @@ def with_option(answer: str, sample: Sample) -> str:
 
 
 def confidence(answer: Answer) -> float | None:
-    """Returns the probability of the most probable letter among those offered; ``None`` where none is known."""
+    """Returns the probability of the most probable letter relative to all letters; ``None`` if unknown."""
     return max(probabilities(list(answer.prediction.logprobs.values())), default=None)
 
 
 def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
-    """Returns what a model answered, clean and under the setting, column beside column."""
+    """Returns a model's clean answer and its answer under the setting, in columns."""
     if seen is None:
         return {"who": who, "seen": None}
     is_clean = seen.cell.setting == CLEAN_NAME
@@ -225,7 +225,7 @@ def _gallery(
 
 
 def strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender], number: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns all settings, by perturbation, each with the score of every model and one of its images."""
+    """Returns all settings by perturbation, each with every model's score and an image."""
     by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
     for mark in marks:
         by_setting.setdefault(mark.cell.setting, {})[mark.cell.run, mark.cell.model] = mark
@@ -255,7 +255,7 @@ def verdicts_of(states: Sequence[RunState], people: Sequence[Contender], dataset
 def dots(
     asked: Asked, one: FoundSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
 ) -> list[tuple[Contender, list[tuple[str, Scored | None, Markup]]]]:
-    """Returns, for each model, its answers under all settings: the settings of all models stand below each other."""
+    """Returns each model's answers under all settings, aligned between models."""
     settings = sorted({mark.cell.setting for mark in marks}, key=setting_order)
     urls = {
         setting: asked.address("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
@@ -270,6 +270,6 @@ def dots(
 
 
 def mark_class(mark: Scored) -> str:
-    """Returns how an answer is drawn in a strip: a flip where an image was shown, else what it is."""
+    """Returns the CSS class of an answer in a strip: its flip if an image was shown, else its state."""
     flipped = mark.flip == "harmful" and mark.state in ("right", "wrong") and mark.cell.setting != NO_IMAGE_NAME
     return "harmful" if flipped else mark.state

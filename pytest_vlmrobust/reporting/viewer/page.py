@@ -1,4 +1,4 @@
-"""The pages of the viewer, made of what an address asks for."""
+"""The pages of the viewer for each address."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Pages:
         self._environment = _environment()
 
     def overview(self, asked: Asked) -> str:
-        """Returns the page of all runs: how far they are, and what their tests say."""
+        """Returns the page of all runs with their progress and verdicts."""
         every = list(self.runs.every().values())
         start, pages = _span(asked.page, len(every), RUNS_A_PAGE)
         states = [run.state() for run in every[start : start + RUNS_A_PAGE]]
@@ -73,7 +73,7 @@ class Pages:
         return self._rendered("runs.html", asked, states, title="Runs", chosen=chosen, pages=pages, start=start)
 
     def answers(self, asked: Asked) -> str:
-        """Returns a page of answers, each with the clean image beside the one that was shown."""
+        """Returns a page of answers, each with the clean and the shown image."""
         states, browser, cells = self._opened(asked)[1:]
         found = browser.answers(asked.wanted, asked.sort, self._judged(asked, states, cells))
         start, pages = _span(asked.page, len(found), ANSWERS_A_PAGE)
@@ -96,7 +96,7 @@ class Pages:
         )
 
     def samples(self, asked: Asked) -> str:
-        """Returns a page of samples, each with what became of it under every setting."""
+        """Returns a page of samples, each with its result under every setting."""
         states, browser, cells = self._opened(asked)[1:]
         found = browser.samples(asked.wanted, asked.sort, self._judged(asked, states, cells))
         start, pages = _span(asked.page, len(found), SAMPLES_A_PAGE)
@@ -119,7 +119,7 @@ class Pages:
         )
 
     def sample(self, asked: Asked) -> str:
-        """Returns the page of one sample under one setting: images, answers side by side, and all settings as a strip.
+        """Returns the page of a sample under a setting: images, answers side by side, and all settings as a strip.
 
         Raises:
             UsageError: no run asked about it.
@@ -181,7 +181,7 @@ class Pages:
         return {"runs": [self._said(run.state(), asked) for run in self.runs.chosen(asked.run)]}
 
     def problem(self, text: str, asked: Asked | None = None) -> str:
-        """Returns the page that says what is wrong."""
+        """Returns the error page."""
         return self._rendered("problem.html", asked or Asked(), (), title="Not shown", problem=text)
 
     # Parts of them.
@@ -313,7 +313,7 @@ class Pages:
     def _around(
         self, asked: Asked, browser: Browser, states: Sequence[RunState], cells: Sequence[BrowsedCell]
     ) -> tuple[Markup | None, Markup | None]:
-        """Returns the addresses of what stands before and after, among what was looked for."""
+        """Returns the addresses of the previous and next result."""
         if asked.at < 0:
             return None, None
         judged = self._judged(asked, states, cells)
@@ -341,7 +341,7 @@ def _url(address: Markup) -> str:
 
 
 def _span(page: int, total: int, size: int) -> tuple[int, int]:
-    """Returns where a page begins, and how many there are: a page beyond the last one is the last one."""
+    """Returns the start of a page and the number of pages; a page beyond the last becomes the last."""
     pages = max(1, math.ceil(total / size))
     return (min(max(page, 1), pages) - 1) * size, pages
 
@@ -363,13 +363,13 @@ def _first_seen(browser: Browser, marks: Sequence[Scored], sample: str) -> Sampl
 
 @cache
 def stylesheet() -> str:
-    """Returns the style of the report, and what the viewer has beside it."""
+    """Returns the styles of the report and the viewer."""
     return str(asset("style.css")) + files(__package__).joinpath("view.css").read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """Returns what every page of the report does, and what the viewer does beside it."""
+    """Returns the scripts of the report and the viewer."""
     return str(asset("common.js")) + files(__package__).joinpath("view.js").read_text(encoding="utf-8")
 
 

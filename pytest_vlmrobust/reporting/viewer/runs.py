@@ -1,4 +1,4 @@
-"""Runs that are looked at: which ones there are, how far each one is, and the verdicts of its tests so far."""
+"""The displayed runs: their progress, and the verdicts of their tests so far."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NEWEST = 10
 """Verdicts that a page shows as they fall."""
 _STORE = Path("..", "..")
 _BROWSERS = 4
-"""Selections of runs whose files are kept open."""
+"""The most selections of runs whose files stay open."""
 
 
 class Shown(Protocol):
-    """The images of one sample under one setting."""
+    """The images of a sample under a setting."""
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """What tells each from others; view after view, in each all images of the sample."""
+        """Their digests, by view and image of the sample."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Shown(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the images of one view are called."""
+        """The names of a view's images."""
         ...
 
     @property
@@ -55,23 +55,23 @@ class Shown(Protocol):
 
     @property
     def check(self) -> str:
-        """Whether these are the pixels that the model saw, in words."""
+        """A sentence on whether these are the pixels that the model saw."""
         ...
 
 
 class PictureSource(Protocol):
-    """What has the images of one run, or makes them again."""
+    """The source of a run's images, which may render them again."""
 
     def problem(self, dataset: str) -> str:
-        """Returns why there is no image of a dataset; empty where there are."""
+        """Returns why a dataset has no images; empty if it has."""
         ...
 
     def shown(self, dataset: str, sample: str, setting: str) -> Shown:
-        """Returns what the images of a sample are."""
+        """Returns the images of a sample."""
         ...
 
     def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:
-        """Returns one of them as a file, and its media type."""
+        """Returns an image as a file with its media type."""
         ...
 
 
@@ -81,19 +81,19 @@ class RunState:
 
     name: str
     decision: Decision | None
-    """``None`` while it goes on, and of a run that was killed."""
+    """``None`` while it runs, and for a killed run."""
     about: Mapping[str, str]
-    """What it is about, for people: date, models, data."""
+    """Its date, models and data, for display."""
     selected: int
     """How many tests were to run."""
     records: Sequence[Record]
-    """Those of its tests so far, the newest last."""
+    """The records of its tests so far, newest last."""
     problem: str
-    """Why nothing can be said about it; empty where something can."""
+    """Why it cannot be read; empty if it can."""
     quiet: float
     """Seconds since something was written."""
     version: str
-    """What changes when there are more answers."""
+    """A version that changes with new answers."""
 
     @property
     def tally(self) -> list[tuple[Outcome, int]]:
@@ -107,7 +107,7 @@ class RunState:
 
 
 class ShownRun:
-    """One run: what is read of it is read again when it has changed."""
+    """A run, read again when it changes."""
 
     def __init__(self, name: str, directory: Path, open_pictures: Callable[[Path], PictureSource]) -> None:
         self.name = name
@@ -118,11 +118,11 @@ class ShownRun:
 
     @cached_property
     def pictures(self) -> PictureSource:
-        """Where its images come from."""
+        """The source of its images."""
         return self._open_pictures(self.directory)
 
     def state(self) -> RunState:
-        """Returns how far it is; what cannot be read is said."""
+        """Returns its state, including read errors."""
         problem, records, manifest = "", [], {}
         try:
             records = self._journal.records()
@@ -177,12 +177,12 @@ class Runs:
     def __init__(
         self, find: Callable[[], Sequence[Path]], open_pictures: Callable[[Path], PictureSource], *, together: bool
     ) -> None:
-        """Remembers how they are found.
+        """Keeps how to find runs.
 
         Args:
-            find: gives their directories, the newest first; asked again for every page.
-            open_pictures: from the directory of a run to what has its images.
-            together: whether all of them are looked at side by side where an address names none; else the first one alone.
+            find: returns their directories, newest first; called for every page.
+            open_pictures: returns the image source of a run directory.
+            together: whether an address without runs shows all of them side by side, or only the first.
         """
         self._find = find
         self._open_pictures = open_pictures
@@ -192,7 +192,7 @@ class Runs:
         self._lock = Lock()
 
     def every(self) -> dict[str, ShownRun]:
-        """Returns all runs; of two directories of one name, the second is numbered."""
+        """Returns all runs; a second directory with the same name is numbered."""
         found: dict[str, ShownRun] = {}
         with self._lock:
             for directory in self._find():
@@ -206,7 +206,7 @@ class Runs:
         return found
 
     def chosen(self, names: Sequence[str]) -> list[ShownRun]:
-        """Returns the runs of these names; where there are none, what is shown at first.
+        """Returns the runs with these names; by default the initial selection.
 
         Raises:
             UnknownName: there is no such run.
@@ -220,7 +220,7 @@ class Runs:
         return list(every.values())[: MOST_RUNS if self._together else 1]
 
     def browser(self, runs: Sequence[ShownRun]) -> Browser:
-        """Returns what finds the answers of some runs."""
+        """Returns the browser of some runs."""
         key = tuple(run.directory for run in runs)
         with self._lock:
             if key not in self._browsers:

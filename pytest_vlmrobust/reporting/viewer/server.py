@@ -1,4 +1,4 @@
-"""The server of the viewer: it listens on this machine alone, answers GET, and gives nothing to pages of other origins."""
+"""The server of the viewer: it listens only on this machine, answers only GET, and refuses pages of other origins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8319
-"""Where it listens unless an option says otherwise: links that were shared work again the next day."""
+"""The default port; it is fixed so that shared links keep working."""
 _LONGEST_ADDRESS = 8_000
 _AT_ONCE = 32
 """Requests that are answered or wait at the same time."""
@@ -47,10 +47,10 @@ _HTML, _TEXT, _JSON = "text/html", "text/plain", "application/json"
 
 
 def application(pages: Pages, port: int) -> Starlette:
-    """Returns the application that answers requests to this port.
+    """Returns the application for requests to this port.
 
     Raises:
-        MissingExtra: the library that it is made with is not installed.
+        MissingExtra: its library is not installed.
     """
     with _Needed():
         from starlette.applications import Starlette
@@ -136,14 +136,14 @@ def _status(error: VlmRobustError) -> int:
 
 
 class Guard:
-    """Refuses what only a page of another origin, or a name that was pointed to this machine, would ask for."""
+    """Refuses requests from pages of other origins and through foreign host names."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}" for name in (HOST, "localhost")} | ({HOST, "localhost"} if port == 80 else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, or hands it on and adds to the answer what a browser may do with it."""
+        """Refuses a request, or passes it on and adds security headers to the answer."""
         from starlette.datastructures import MutableHeaders
         from starlette.responses import PlainTextResponse
 
@@ -162,7 +162,7 @@ class Guard:
         await app(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Returns status and reason where a request is refused."""
+        """Returns status and reason of a refusal, or None."""
         from starlette.datastructures import Headers
 
         headers = Headers(scope=scope)
@@ -179,19 +179,19 @@ class Guard:
 
 
 def listen(port: int | None) -> socket.socket:
-    """Returns a socket that listens on this machine alone.
+    """Returns a socket that listens only on this machine.
 
     Args:
-        port: 0 for any free one; ``None`` for the usual one, and for any free one where that is taken.
+        port: 0 for any free port; ``None`` for the default port, or any free port if that is taken.
 
     Raises:
-        UsageError: the port cannot be had.
+        UsageError: the port is not available.
     """
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((HOST, PORT if port is None else port))
-        found.listen()  # who opens the address before the server is up waits for it
+        found.listen()  # a browser that opens the address early waits for the server
     except OSError as error:
         found.close()
         if port is None and error.errno == errno.EADDRINUSE:
@@ -203,10 +203,10 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server(pages: Pages, listening: socket.socket) -> uvicorn.Server:
-    """Returns the server of a socket, which answers nothing yet.
+    """Returns the server of a socket, not started yet.
 
     Raises:
-        MissingExtra: the libraries that it is made with are not installed.
+        MissingExtra: its libraries are not installed.
     """
     with _Needed():
         import uvicorn
