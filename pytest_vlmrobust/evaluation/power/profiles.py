@@ -243,10 +243,10 @@ class Profile:
         for suite in (name.partition("/")[0] for name in names):
             base, beside, kind = suite.partition(BESIDE)
             if beside and base in whole:
-                whole[suite] = self._beside(kind, whole[base], rng)
+                whole[suite] = self.beside(kind, whole[base], rng)
         return with_categories(whole, names, labels, lambda kept: _commonest(letters[kept]))
 
-    def _beside(self, kind: str, table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
+    def beside(self, kind: str, table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
         """Returns a table of ``kind``, for its metric in ``OF_FLAGS`` or with confidences."""
         shape = (len(table.by_setting), table.samples)
         names, scores = list(table.by_setting), np.array([*table.by_setting.values()]).reshape(shape)
@@ -260,10 +260,11 @@ class Profile:
         if kind == WORD_DROP:
             clean = table.scores(f"{NONSENSE}:2")
         elif kind in (ATTACK_RATE, TEXT_PREFERENCE):
-            kept = (
-                kept if kind == ATTACK_RATE else (clean > 0.0) & ((scores[names.index(NOTE)] > 0.0) | attacked[names.index(NOTE)])
-            )
+            if kind == TEXT_PREFERENCE:
+                note = next(place for place, name in enumerate(names) if NOTE in name)
+                kept = (clean > 0.0) & ((scores[note] > 0.0) | attacked[note])
             scores = attacked
+            clean = ((clean == 0.0) & (rng.spawn(1)[0].random(table.samples) * wrong_options < 1.0)).astype(float)
         elif kind == ANSWER_CHANGE_RATE:
             scores = scores != clean
         elif kind == DIRECTIONAL_SENSITIVITY:

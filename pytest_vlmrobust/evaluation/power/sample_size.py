@@ -2,6 +2,7 @@
 
 Answers are drawn from a model that keeps a rule as clearly as possible, and judged as in a real run (see :mod:`.power`). A rule
 that does not pass in a fifth of these simulated runs is too tight for these few samples, whatever the real model answers.
+Rules of confidence are tried with a calibrated model of typical accuracy: one that is always right and sure needs fewer samples.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.words import first_few, number, question_count
-from pytest_vlmrobust.evaluation.judge.cell_quantities import LABEL_PRESERVING_DROP
+from pytest_vlmrobust.evaluation.judge.cell_quantities import LABEL_PRESERVING_DROP, WORD_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.metrics.table import CONFIDENCE, OF_ANSWERS
+from pytest_vlmrobust.metrics.table import OF_ANSWERS
+from pytest_vlmrobust.perturbations.typographic import NONSENSE
 from pytest_vlmrobust.policies import JudgedBy, MetricKey, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles, published
@@ -45,7 +47,7 @@ _DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """The largest number of samples tried in the search for a sufficient one; time grows in proportion."""
 _NAMES = 3
-_NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES, *CONFIDENCE}
+_NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES}
 """Scores and labels that no simulated model has."""
 _WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
@@ -122,7 +124,7 @@ def images_needed(rule: Rule, each: int = 1) -> int | None:
         The number; None if a rule is not about a change, is not judged by an interval, or no number up to 8,000 passes.
     """
     metric = _TAKEN_AS.get(rule.metric, rule.metric)
-    known = not _unknown(rule) and rule.treatment.judge is JudgedBy.INTERVAL
+    known = not _unknown(rule) and not profiles.beside_scores(metric) and rule.treatment.judge is JudgedBy.INTERVAL
     if not known or metrics.get(metric).unchanged != 0.0 or not math.isfinite(rule.bound.high):
         return None
 
@@ -194,7 +196,8 @@ def undecidable(
             )
         )
         if asked:
-            settings = tuple(sorted({test.setting for test in own if test.family}))
+            controls = {f"{NONSENSE}:2"} if any(test.metric == WORD_DROP for test in own) else set()
+            settings = tuple(sorted({test.setting for test in own if test.family} | controls))
             whole = sizes[dataset], (questions or {}).get(dataset, 0)
             fewest = {
                 rule.id: min((changed(test) or whole for test in own if rule.bounds(test)), default=whole)
@@ -258,6 +261,8 @@ def _is_decided_by_samples(rule: Rule) -> bool:
 def _unknown(rule: Rule) -> bool:
     """Whether answers that keep a rule are unknown: it is about a category, undrawn answers or a user's metric."""
     metric = _TAKEN_AS.get(rule.metric, rule.metric)
+    if not rule.where.category and metric in profiles.OF_FLAGS:
+        return False
     if rule.where.category or metric not in metrics.names():
         return True
     record = metrics.get(metric)
@@ -336,7 +341,9 @@ class _Plan:
     def _lies_beyond(self, name: str) -> bool:
         """Whether a model without losses may still break a rule, because the rule requires accuracy or a rising curve."""
         rule = self.asked[name][0]
-        unchanged = metrics.get(rule.metric).unchanged
+        if _is_of_confidence(rule):
+            return False  # who is always right and sure is calibrated on a few questions already
+        unchanged = _unchanged(rule)
         return unchanged is None or not rule.bound.admits(unchanged)
 
     def _outcomes(self, n: int, names: Sequence[str], model: _Model) -> dict[str, list[Outcome]]:
@@ -353,7 +360,9 @@ class _Plan:
     def what_samples_show(self, n: int, name: str) -> str:
         """Returns what ``n`` samples show about a model that clearly keeps a rule."""
         rule = self.asked[name][0]
-        model = _models()[-1 if metrics.get(rule.metric).unchanged is None else 0]
+        model = _models()[-1 if _unchanged(rule) is None else 0]
+        if _is_of_confidence(rule):
+            model = _models()[0]._replace(called=f"that is right in {100 * _models()[0].truth.clean:.0f} % and as sure as that")
         simulated = self._simulation([name], model)
         level = 1.0 - 2.0 * rule.treatment.alpha_pass
         ends, refused = [], []
@@ -382,6 +391,13 @@ class _Plan:
 
     def _sheet(self, test: MetricKey) -> str:
         """Returns the name of the table that a test reads."""
+        beside = profiles.beside_scores(test.metric)
+        if test.metric in profiles.OF_FLAGS:
+            return f"{CLEAN_NAME if test.setting == CLEAN_NAME else ''}{beside}"
+        return f"{self._scores_of(test)}{beside}"
+
+    def _scores_of(self, test: MetricKey) -> str:
+        """Returns the name of the table of the scores that a test reads."""
         record = metrics.get(test.metric)
         if test.family == PATCHES:
             return test.setting
@@ -402,6 +418,9 @@ class _Plan:
         if self.each > 1:
             table = replace(self, each=1).table(n * self.each, table_name, model, rng)
             return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
+        scores, beside, kind = table_name.partition(profiles.BESIDE)
+        if beside:
+            return model.truth.beside(kind, self.table(n, scores, model, rng), rng)
         if table_name.startswith(f"{PATCHES}:"):
             return _views(n, table_name, model, rng)
         names = self._settings_of(table_name)
@@ -430,6 +449,15 @@ class _Plan:
             else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
         )
         return own or [str(setting) for setting in expand_settings((LADDER if table_name else "robustbench",))]
+
+
+def _is_of_confidence(rule: Rule) -> bool:
+    return profiles.beside_scores(rule.metric).endswith(profiles.CONFIDENT)
+
+
+def _unchanged(rule: Rule) -> float | None:
+    """Returns the value of the metric of a rule where nothing is lost; ``None`` where there is none."""
+    return None if rule.metric in profiles.OF_FLAGS else metrics.get(rule.metric).unchanged
 
 
 def _breaks(outcomes: Sequence[Outcome]) -> bool:

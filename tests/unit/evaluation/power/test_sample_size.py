@@ -287,3 +287,34 @@ def test_the_gate_on_the_embedded_model_warns_of_nothing() -> None:
     """Its policy is for 128 questions of shapes, 72 of words, and drawn faces."""
     assert warned(shipped("tiny"), 128) == set()
     assert warned(shipped("tiny"), 72) == set()
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "setting"),
+    [
+        ("attack_rate", Bound(high=0.1), "typographic_wrong:2"),
+        ("attack_rate", Bound(high=0.05), "clean"),
+        ("typographic_word_drop", Bound(high=0.05), "typographic_wrong:2"),
+        ("text_preference", Bound(high=0.3), "note_wrong"),
+        ("text_preference", Bound(high=0.3), "note_wrong+fog:mid"),
+        ("normalised_accuracy", Bound(low=0.85), "note_wrong"),
+        ("directional_sensitivity", Bound(low=0.5), "negation"),
+        ("answer_change_rate", Bound(high=0.1), "option_order:1"),
+        ("expected_calibration_error", Bound(high=0.16), "clean"),
+        ("brier_score_increase", Bound(high=0.05), "fog:low"),
+    ],
+)
+def test_attacks_and_confidence_are_told_of(metric: str, bound: Bound, setting: str) -> None:
+    rule = Policy((Rule("r", metric, bound, "a.yaml:3"),))
+    family = "" if setting == "clean" else "family"
+    tests = [MetricKey("m", "d", metric, setting, family)]
+    assert rules_without_sample_size(rule) == []
+    (few,) = found(rule, tests, {"d": 6})
+    assert few.enough
+    assert found(rule, tests, {"d": 2000}) == []
+
+
+def test_of_confidence_a_calibrated_model_is_spoken_of() -> None:
+    rule = policy(0.1, "expected_calibration_error")
+    (few,) = found(rule, [MetricKey("m", "d", "expected_calibration_error", "clean")], {"d": 100})
+    assert few.shown.startswith("even a model that is right in 88 % and as sure as that is only shown to have ")
