@@ -54,6 +54,9 @@ class Seen:
 
     cell: BrowsedCell
     sample: Sample
+    """As it was asked under the setting."""
+    original: Sample
+    """As it is in the data."""
     answers: tuple[Answer, ...]
     clean: Answer | None
     """The answer to the clean image; ``None`` if unknown."""
@@ -321,6 +324,7 @@ class Browser:
         return Seen(
             cell,
             sample_from_json(row[1], self._changes(connection, cell, place)),
+            sample_from_json(row[1]),
             answers,
             None if before is None else answer_of(path, Cell(cell.model, cell.dataset, Setting.parse(CLEAN_NAME)), before),
             mark,

@@ -125,17 +125,30 @@ def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
         ]
     )
     columns += own
-    letters = list(dict.fromkeys(letter for _, answer in columns for letter in answer.prediction.logprobs))
+    asked = [seen.original if name == CLEAN_NAME else seen.sample for name, _ in columns]
     return {
         "who": who,
         "seen": seen,
-        "columns": [_column(name, answer, seen.sample if name != CLEAN_NAME or is_clean else None) for name, answer in columns],
-        "letters": [
-            (letter, seen.sample.options.get(letter, ""), [_bar(answer, letter) for _, answer in columns]) for letter in letters
-        ]
+        "columns": [_column(name, answer, sample) for (name, answer), sample in zip(columns, asked, strict=True)],
+        "letters": _letters(seen.sample, [(answer, sample) for (_, answer), sample in zip(columns, asked, strict=True)])
         if len(columns) <= 2
         else [],
     }
+
+
+def _letters(shown: Sample, columns: Sequence[tuple[Answer, Sample]]) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Returns the options by their letters in ``shown``; an answer to another order of them has its own letter of each."""
+    own = [{} if sample is shown else shown.original_letters for _, sample in columns]
+    back = [{old: new for new, old in letters.items()} for letters in own]
+    found = [names.get(one, one) for names, (answer, _) in zip(back, columns, strict=True) for one in answer.prediction.logprobs]
+    return [
+        (
+            letter,
+            shown.options.get(letter, ""),
+            [_bar(*column, names.get(letter, letter), letter) for names, column in zip(own, columns, strict=True)],
+        )
+        for letter in dict.fromkeys(found)
+    ]
 
 
 def _view_name(number: int, views: int) -> str:
@@ -143,12 +156,12 @@ def _view_name(number: int, views: int) -> str:
     return f"patch {number // side + 1},{number % side + 1}" if side * side == views else f"view {number + 1}"
 
 
-def _column(name: str, answer: Answer, sample: Sample | None) -> dict[str, Any]:
-    """Returns what one answer shows; ``sample`` as it was asked, where that is known."""
+def _column(name: str, answer: Answer, sample: Sample) -> dict[str, Any]:
+    """Returns what one answer shows; ``sample`` as it was asked."""
     score = answer.score
     state = ("right" if score.value >= RIGHT else "wrong") if score.state == "scored" else score.state
     details = {key: str(value) for key, value in answer.prediction.details.items()}
-    read = with_option(score.answer, sample) if sample and score.answer else score.answer
+    read = with_option(score.answer, sample) if score.answer else score.answer
     return {
         "name": name,
         "answer": answer,
@@ -158,14 +171,17 @@ def _column(name: str, answer: Answer, sample: Sample | None) -> dict[str, Any]:
     }
 
 
-def _bar(answer: Answer, letter: str) -> dict[str, Any]:
+def _bar(answer: Answer, sample: Sample, letter: str, shown: str) -> dict[str, Any]:
     logprobs = answer.prediction.logprobs
+    targets = [sample.target] if isinstance(sample.target, str) else sample.target
     if letter not in logprobs:
         return {"known": False}
     shares = dict(zip(logprobs, probabilities(list(logprobs.values())), strict=False))
     share = shares.get(letter, math.nan)
     return {
         "known": True,
+        "letter": letter if letter != shown else "",
+        "right": letter.lower() in {target.lower() for target in targets},
         "logprob": float(logprobs[letter]),
         "share": share,
         "width": 0 if math.isnan(share) else round(100 * share, 1),

@@ -287,7 +287,7 @@ class Pages:
             "question": words_of(sample.question),
             "target": with_option(target_of(sample), sample),
             "read": with_option(read_as(best), sample),
-            "before": read_as(seen.clean) if seen.clean else "",
+            "before": with_option(read_as(seen.clean), seen.original) if seen.clean else "",
             "sure": confidence(best),
             "url": asked.address("/sample", **named, under=cell.setting, at=at, among="answers"),
             "clean": asked.address("/picture", **named, run=(cell.run,), under=CLEAN_NAME, number=changed_picture(sample)),

@@ -12,13 +12,14 @@ from urllib.parse import urlencode
 
 import pytest
 
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
 from pytest_vlmrobust.core.record import Example, Picture
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.reporting.viewer.address import Asked
 from pytest_vlmrobust.reporting.viewer.contents import target_of, with_option
-from pytest_vlmrobust.store import Evidence, Journal, write_manifest
+from pytest_vlmrobust.store import Evidence, Journal, StoredCell, write_manifest
 from tests.unit.reporting.viewer.conftest import EVIL, Served
 from tests.unit.store.browsed import answer, put, record, run
 
@@ -49,7 +50,7 @@ def test_answers_are_shown_worst_first(viewer: Served) -> None:
     assert "30 answers, worst first" in said
     assert "page 1 of 2" in said
     assert re.search(r"wrong harmful flip fog:high", said)
-    assert "read as B a dog target A a cat clean A sure 60 %" in said
+    assert "read as B a dog target A a cat clean A a cat sure 60 %" in said
     assert "/sample?run=first&model=m1&data=d&id=d0&under=fog%3Ahigh&at=0" in links(page)
 
 
@@ -399,3 +400,20 @@ def test_every_letter_of_a_target_is_shown_with_its_option() -> None:
     sample = Sample("s", (), "?", ("A", "B"), "choice", {"A": "red", "B": "blue"})
     assert with_option(target_of(sample), sample) == "A red | B blue"
     assert with_option("C", sample) == "C"
+
+
+def test_options_in_another_order_keep_their_answers(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
+    turned = {"options": {"A": "a dog", "B": "a cat"}, "target": "B", "original_letters": {"A": "B", "B": "A"}}
+    changes = dict.fromkeys(range(6), json.dumps(turned))
+    with Evidence.open(directory) as evidence:
+        cell = Cell("m", "d", Setting.parse("option_order:1"))
+        evidence.put_cell(StoredCell(cell, 1, tuple(answer("w", sure=0.8) for _ in range(6)), questions=changes))
+    server = serve(directory)
+    _, _, page = server.get("/sample?data=d&id=d0&under=option_order:1")
+    said = text(page)
+    assert "read as A a cat B a cat" in said
+    assert "B a cat as A 60.0 %" in said
+    assert "A a dog as B 40.0 %" in said
+    _, _, page = server.get("/answers?setting=option_order:1")
+    assert "clean A a cat" in text(page)
