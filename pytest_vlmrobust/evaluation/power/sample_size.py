@@ -415,12 +415,12 @@ class _Plan:
 
     def table(self, n: int, table_name: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
         """Returns the scores of one table, with position and group labels that are unrelated to the scores."""
-        if self.each > 1:
-            table = replace(self, each=1).table(n * self.each, table_name, model, rng)
-            return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
         scores, beside, kind = table_name.partition(profiles.BESIDE)
         if beside:
             return model.truth.beside(kind, self.table(n, scores, model, rng), rng)
+        if self.each > 1:
+            table = replace(self, each=1).table(n * self.each, table_name, model, rng)
+            return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
         if table_name.startswith(f"{PATCHES}:"):
             return _views(n, table_name, model, rng)
         names = self._settings_of(table_name)

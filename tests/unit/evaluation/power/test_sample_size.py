@@ -312,6 +312,8 @@ def test_attacks_and_confidence_are_told_of(metric: str, bound: Bound, setting: 
     (few,) = found(rule, tests, {"d": 6})
     assert few.enough
     assert found(rule, tests, {"d": 2000}) == []
+    (several,) = undecidable(rule, tests, {"d": 6}, today=TODAY, questions={"d": 15})
+    assert several.each == 2
 
 
 def test_of_confidence_a_calibrated_model_is_spoken_of() -> None:
