@@ -57,6 +57,8 @@ class Draft:
     target_of_attack: str = ""
     layout: str = ""
     option_format: str = ""
+    pictured: str = ""
+    """A digest of the images, if all rows about them are to be one group whatever ``group`` says."""
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
@@ -69,7 +71,7 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     _note_unfit_ids(drafts, problems, id_column)
     columns = sorted({column for draft in drafts for column in draft.meta})
     drafts = [replace(draft, meta={column: draft.meta.get(column) or MISSING for column in columns}) for draft in drafts]
-    drafts = _with_plain_options(drafts, problems)
+    drafts = _with_joined_groups(_with_plain_options(drafts, problems))
     without = [draft for draft in drafts if not draft.options and not draft.task]
     others = [draft for draft in without if not _is_yes_no(draft.answer)]
     if others and 2 * len(others) < len(without) and not any(draft.scorer for draft in others):
@@ -122,6 +124,24 @@ def _with_plain_options(drafts: Sequence[Draft], problems: Problems) -> Sequence
     said = "two options with one text; only the letter of the answer is right"
     problems.note([place for place, each in texts if len(set(each)) < len(each)], f"row has {said}", f"rows have {said}")
     return plain
+
+
+def _with_joined_groups(drafts: Sequence[Draft]) -> list[Draft]:
+    """Returns the drafts with one group for all that share images, directly or through others: the group of the first."""
+    above: dict[str, str] = {}
+    first: dict[str, str] = {}
+
+    def top(group: str) -> str:
+        while (parent := above.get(group, group)) != group:
+            group = parent
+        return group
+
+    for draft in drafts:
+        if draft.pictured:
+            joined, own = top(first.setdefault(draft.pictured, draft.group)), top(draft.group)
+            if own != joined:
+                above[own] = joined
+    return [replace(draft, group=top(draft.group)) for draft in drafts]
 
 
 def _without_letters(options: Mapping[str, str]) -> Mapping[str, str]:
@@ -418,6 +438,7 @@ class Rows:
             target_of_attack="" if wanted == answer else wanted,  # a right answer shows no attack
             layout=kind.layout if kind and not asked_openly else "",
             option_format=kind.option_format if kind else "",
+            pictured=digest if self.layout.columns_of("group") == (self.layout.keys.get("question"),) else "",
         )
 
     def _filled(self, templates: Mapping[str, str], cells: Cells) -> dict[str, str]:

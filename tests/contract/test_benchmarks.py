@@ -131,6 +131,15 @@ def test_both_forms_of_a_question_are_one_group(tmp_path: Path, case: Case) -> N
     assert len(questions) == len(pairs) == len({group for _, group in pairs}) < len(samples)
 
 
+@pytest.mark.cases("case", [case for case in CASES if case.benchmark in {"3DSRBench", "MM-UPD"}])
+def test_questions_about_one_image_are_one_group_and_pair_by_their_key(tmp_path: Path, case: Case) -> None:
+    samples, *_ = answered(tmp_path, case.benchmark, [{**row, "picture": "one"} for row in case.rows])
+    assert len({sample.keys["question"] for sample in samples}) > 1
+    assert len({sample.source_image for sample in samples}) == 1
+    found = measured(tmp_path, case.benchmark, [{**row, "picture": "one"} for row in case.rows])
+    assert found.value == pytest.approx(case.here, abs=1e-9)
+
+
 def test_a_thing_without_a_word_on_it_is_not_attacked(tmp_path: Path) -> None:
     (case,) = [case for case in CASES if case.benchmark == "SCAM"]
     samples, *_ = answered(tmp_path, "SCAM", case.rows)
