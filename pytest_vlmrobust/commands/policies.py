@@ -48,7 +48,13 @@ def _add_check(commands: Commands) -> None:
         "--samples",
         type=counting("samples"),
         metavar="N",
-        help="name the rules that N independent questions rarely decide",
+        help="name the rules that N questions rarely decide",
+    )
+    check.add_argument(
+        "--images",
+        type=counting("images"),
+        metavar="M",
+        help="with --samples: how many images these questions are about (default: each about its own)",
     )
     check.add_argument(
         "--options",
@@ -78,6 +84,8 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.policies import Purpose, load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
 
+    if options.images and options.images > (options.samples or 0):
+        raise UsageError("--images M: these are the images of --samples N questions, so at most N")
     files = [thresholds_file(name, Path, given_as="FILE") for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     noise = _noise(options.noise, policy) if options.noise else _Noise()
@@ -93,6 +101,7 @@ def _check(options: argparse.Namespace) -> int:
         policy,
         today=utc_today(),
         samples=options.samples,
+        images=options.images,
         options=options.options,
         clean=options.accuracy,
     )

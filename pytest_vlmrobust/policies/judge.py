@@ -294,11 +294,11 @@ def _comparison(judged: JudgedEstimate) -> str:
 
 
 def _samples_in_words(needed: SamplesNeeded, estimate: Estimate) -> str:
-    """Returns ``about 900 questions would decide it``: in nine of ten cases, if the value is the true one."""
+    """Returns ``about 900 questions would decide it if this value is the true one``: in nine of ten cases."""
     if needed.most is None:
         return f"questions needed: {needed.reason}"
     images = _rounded_up(-(-needed.most * estimate.groups // estimate.n))
-    return f"about {question_count(_rounded_up(needed.most), images)} would decide it"
+    return f"about {question_count(_rounded_up(needed.most), images)} would decide it if this value is the true one"
 
 
 def _rounded_up(count: int) -> int:

@@ -204,6 +204,9 @@ def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, m
     capsys.readouterr()
     assert main(["check", "--strict", "policy.yaml", basics(tmp_path), "--samples", "100"]) == 1
     assert "warning: policy.yaml:3: with 100 questions even a model that loses nothing" in capsys.readouterr().out
+    main(["check", "policy.yaml", "--samples", "100", "--images", "20"])
+    assert "warning: policy.yaml:3: with 100 questions (20 images) even" in capsys.readouterr().out
+    assert main(["check", "policy.yaml", "--samples", "100", "--images", "101"]) == 4
 
 
 def test_check_says_which_rules_need_an_earlier_run(tmp_path: Path, capsys: Captured) -> None:

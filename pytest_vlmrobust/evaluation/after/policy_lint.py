@@ -33,14 +33,21 @@ SOON = timedelta(days=30)
 
 
 def lint(
-    policy: Policy, *, today: date, samples: int | None = None, options: float | None = None, clean: float | None = None
+    policy: Policy,
+    *,
+    today: date,
+    samples: int | None = None,
+    images: int | None = None,
+    options: float | None = None,
+    clean: float | None = None,
 ) -> list[Finding]:
     """Returns the probable mistakes in a policy, including the :func:`loopholes` that a gate refuses or warns about.
 
     Args:
         policy: the policy of one model.
         today: the date at which waivers are evaluated.
-        samples: number of independent samples in a dataset of the run; if given, also finds rules that these hardly decide.
+        samples: number of questions in a dataset of the run; if given, also finds rules that these hardly decide.
+        images: number of images that these are about; by default each is about its own.
         options: number of options per question, 2 for yes/no and infinite for open questions.
         clean: accuracy on the unchanged images. With both, also finds rules that no outcome could break there.
     """
@@ -55,7 +62,7 @@ def lint(
         if not change.only_tightens
     ]
     findings += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
-    return findings + (too_tight_for(policy, samples, today) if samples else [])
+    return findings + (too_tight_for(policy, samples, today, images) if samples else [])
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
@@ -118,12 +125,13 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
     return findings
 
 
-def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
-    """Returns the rules that this number of independent samples hardly decides, on any dataset."""
+def too_tight_for(policy: Policy, samples: int, today: date, images: int | None = None) -> list[Finding]:
+    """Returns the rules that this number of questions, about as many images unless given, hardly decides, on any dataset."""
     tests = sorted(shipped_tests(), key=str)
-    sizes = dict.fromkeys((test.dataset for test in tests), samples)
+    questions = dict.fromkeys((test.dataset for test in tests), samples)
+    sizes = dict.fromkeys(questions, images or samples)
     anywhere = replace(policy, rules=tuple(_anywhere(rule, tests) for rule in policy.rules))
-    few = undecidable(anywhere, tests, sizes, today=today)
+    few = undecidable(anywhere, tests, sizes, today=today, questions=questions)
     named = [replace(too_few, dataset=too_few.dataset.removeprefix(ANY).removeprefix(".")) for too_few in few]
     return [Finding(source, sentence) for source, sentence in sentences(named)]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -43,9 +44,13 @@ _CLEARLY = 8
 """This number of runs is enough if all pass."""
 _SHOWN = 3
 """Number of simulated runs from which the end of an interval is reported."""
-_DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """The largest number of samples tried in the search for a sufficient one; time grows in proportion."""
+_SIZES = tuple(round(10.0 ** (1.0 + step % 12 / 12)) * 10 ** (step // 12) for step in range(35))
+"""The numbers of samples tried, 10 to 6,800, each about a fifth more: the same ones for every run."""
+_COARSE = (*range(0, len(_SIZES), 4), len(_SIZES) - 1)
+"""The places in them that are tried first, each about twice the one before."""
+_STEPS = 7
 _NAMES = 3
 _NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES}
 """Scores and labels that no simulated model has."""
@@ -97,6 +102,8 @@ class TooFew:
     """Questions about each source image."""
     dataset: str = ""
     """Empty for any."""
+    questions: int = 0
+    """How many there are, where that is known."""
 
     def __str__(self) -> str:
         rule = self.rule
@@ -104,11 +111,10 @@ class TooFew:
         loosen = ": loosen the bound" if 2 * self.tried > _MOST_SAMPLES else ""  # else more than were tried might do
         least = images_needed(rule, self.each) if self.each > 1 else None
         unchanged = f", and at least {self._questions(least)} even if no answer changes" if least else ""
-        enough = f"needs about {self._questions(self.enough)}{unchanged}" if self.enough else ""
-        return (
-            f"with {self._questions(self.samples)} {self.shown}; {about} "
-            f"{enough or f'is not decided by {self._questions(self.tried)} either{loosen}'}"
-        )
+        others = " about as many images" if self.each == 1 and self.questions > self.samples else ""
+        enough = f"needs about {self._questions(self.enough)}{others} to pass it{unchanged}" if self.enough else ""
+        asked = question_count(self.questions or self.samples * self.each, self.samples)
+        return f"with {asked} {self.shown}; {about} {enough or f'is not decided by {self._questions(self.tried)} either{loosen}'}"
 
     def _questions(self, images: int) -> str:
         return question_count(images * self.each, images)
@@ -207,7 +213,7 @@ def undecidable(
                 alike = tuple(pair for pair in asked if fewest[pair[0].id] == size)
                 each = max(round(size[1] / size[0]), 1)
                 found = _too_few(alike, settings, _positions(dataset), size[0], each)
-                undecided += [replace(too_few, dataset=dataset) for too_few in found]
+                undecided += [replace(too_few, dataset=dataset, questions=size[1]) for too_few in found]
     return undecided
 
 
@@ -295,16 +301,16 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
     if n > _MOST_SAMPLES:  # if these decide a rule, more samples do too
         left = plan.undecided_rules(_MOST_SAMPLES, left)
     first = left = plan.too_few(n, left)
-    enough = dict.fromkeys(left, 0)
-    size = n
-    for _ in range(_DOUBLINGS):
-        if not left or size * 2 > _MOST_SAMPLES:
+    enough: dict[str, int] = {}
+    tried = n
+    for low, high in [pair for pair in pairwise((-1, *_COARSE)) if _SIZES[pair[1]] > n][:_STEPS]:
+        if not left:
             break
-        size *= 2
-        still = plan.undecided_rules(size, left)
-        enough |= {name: size for name in left if name not in still}
+        tried = _SIZES[high]
+        still = plan.undecided_rules(tried, left)
+        enough |= plan.enough_for([name for name in left if name not in still], n, low, high)
         left = still
-    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough[name] or None, size, each) for name in first]
+    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough.get(name), tried, each) for name in first]
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,6 +327,15 @@ class _Plan:
     def undecided_rules(self, n: int, names: Iterable[str]) -> list[str]:
         """Returns the rules among ``names`` that pass too rarely, for every model that may keep them."""
         return list(self._not_kept(n, names))
+
+    def enough_for(self, names: Sequence[str], n: int, low: int, high: int) -> dict[str, int]:
+        """Returns the sizes from which rules are decided, between that at place ``low``, which is too small, and at ``high``."""
+        if not names or high - low == 1:
+            return dict.fromkeys(names, _SIZES[high])
+        middle = (low + high) // 2
+        still = names if _SIZES[middle] <= n else self.undecided_rules(_SIZES[middle], names)
+        decided = [name for name in names if name not in still]
+        return self.enough_for(decided, n, low, middle) | self.enough_for(still, n, middle, high)
 
     def too_few(self, n: int, names: Iterable[str]) -> list[str]:
         """Returns the undecided rules that do not break either; more samples cannot help if no model keeps the bound."""

@@ -402,7 +402,7 @@ def test_the_undecided_says_how_many_samples_would_decide() -> None:
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.samples_needed_least == math.ceil(869 * (1.6448536 * 0.0152 / 0.02) ** 2) == 1359
     assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 1.2815516) * 0.0152 / 0.02) ** 2) == 4299
-    assert verdict.reason.endswith("; about 4,300 questions would decide it")
+    assert verdict.reason.endswith("; about 4,300 questions would decide it if this value is the true one")
     on_it = judged(normal(0.05, 0.01), rule(treatment=INTERVAL))
     assert on_it.samples_needed is None
     assert on_it.reason.endswith("; questions needed: the value lies on the bound, which no number of questions decides")
@@ -556,5 +556,5 @@ def test_an_outcome_without_a_sentence_is_that_of_the_verdict(
 
 def test_questions_that_are_needed_are_one_number_with_their_images() -> None:
     needed, seen = SamplesNeeded(400, 911), Estimate(0.1, 60)
-    assert _samples_in_words(needed, seen) == "about 920 questions would decide it"
-    assert _samples_in_words(needed, replace(seen, groups=10)) == "about 920 questions (160 images) would decide it"
+    assert _samples_in_words(needed, seen) == "about 920 questions would decide it if this value is the true one"
+    assert _samples_in_words(needed, replace(seen, groups=10)).startswith("about 920 questions (160 images) would decide it if ")

@@ -209,7 +209,7 @@ def test_a_built_in_budget_that_is_not_decided_passes_and_is_said(world: World) 
     assert (unread.outcome, unread.bound) == (Outcome.INCONCLUSIVE, "<= 5 %")
     assert unread.low < 0.025
     assert unread.high > 0.05
-    assert unread.reason.endswith("questions would decide it: no answer could be read in 5 of 200 texts")
+    assert unread.reason.endswith("if this value is the true one: no answer could be read in 5 of 200 texts")
     assert len(RunView([record], RunFacts()).open_rules) == 1, "nothing was refused, so that nothing is said of it"
 
 

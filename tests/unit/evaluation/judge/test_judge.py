@@ -371,7 +371,7 @@ def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(wo
     assert least is not None
     assert most is not None
     assert 6 < least < most
-    assert re.search(r"; about [1-9][\d,]* questions would decide it$", record.reason)
+    assert re.search(r"; about [1-9][\d,]* questions would decide it if this value is the true one$", record.reason)
     assert measure(Record.from_json(record.to_json()), "accuracy_drop") == drop
 
 

@@ -70,9 +70,24 @@ def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() ->
     ((source, sentence),) = sentences(few)
     assert source == "a.yaml:3"
     assert sentence.startswith("small: with 200 questions even a model that loses nothing is only shown to have ")
-    assert sentence.endswith("; rule r (accuracy_drop <= 0.03, a.yaml:3) needs about 400 questions")
+    assert sentence.endswith("; rule r (accuracy_drop <= 0.03, a.yaml:3) needs about 320 questions to pass it")
     reached = float(sentence.partition("accuracy_drop <= ")[2].partition(";")[0])
     assert 0.03 < reached < 0.06
+
+
+@pytest.mark.parametrize(("few", "more"), [(20, 24), (31, 130)])
+def test_what_would_do_depends_on_no_number_at_hand(few: int, more: int) -> None:
+    (one,), (other,) = (found(policy(), TESTS[1:], {"small": samples}) for samples in (few, more))
+    assert one.enough == other.enough
+
+
+def test_one_number_is_told_by_a_run_and_without_one() -> None:
+    tight = policy(0.15)
+    (run,) = undecidable(tight, TESTS[1:], {"small": 10}, today=TODAY, questions={"small": 14})
+    (finding,) = too_tight_for(tight, 14, TODAY, 10)
+    assert str(run).startswith("with 14 questions (10 images) even a model ")
+    assert str(finding).partition(": with ")[2].split(" even ")[0] == "14 questions (10 images)"
+    assert str(run).endswith(" questions about as many images to pass it")
 
 
 def test_what_can_be_decided_is_not_spoken_of() -> None:
@@ -97,7 +112,7 @@ def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None
 
 def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
     assert all(one.enough is None for one in found(policy(high=0.0), TESTS, SIZES))
-    assert "is not decided by 6,400 questions either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
+    assert "is not decided by 6,800 questions either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
 
 
 @pytest.mark.parametrize("samples", [20, 100, 200, 260])
@@ -110,7 +125,7 @@ def test_what_is_shown_speaks_of_the_side_of_the_bound(samples: int) -> None:
 def test_where_larger_sizes_were_not_tried_nobody_is_told_to_loosen_the_bound() -> None:
     (one, *_) = found(policy(high=0.001), TESTS, {"small": 5})
     assert one.enough is None
-    assert str(one).endswith(" is not decided by 640 questions either")
+    assert str(one).endswith(" is not decided by 1,000 questions either")
 
 
 def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
