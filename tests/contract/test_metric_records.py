@@ -85,6 +85,8 @@ def test_what_it_is_exempted_from_does_not_hold(name: str) -> None:
                 math.nan if arguments is None else record.function(*arguments),
             )
             moves |= {1} if after > before + 1e-9 else {-1} if after < before - 1e-9 else set()
+            if len(moves) == 2:
+                break
         assert moves == {1, -1}, need
 
 
@@ -95,7 +97,7 @@ def test_directions_are_as_strong_as_they_can_be(name: str) -> None:
     for need, direction in record.directions.items():
         if direction == 0:
             continue
-        pairs = [(record.function(*case.copy_arguments()), case.raise_score(need)) for case in cases(record, 100)]
+        pairs = ((record.function(*case.copy_arguments()), case.raise_score(need)) for case in cases(record, 100))
         assert any(raised and (record.function(*raised) - before) * direction > 1e-9 for before, raised in pairs), need
 
 

@@ -96,7 +96,7 @@ def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profi
     own = replace(on_few_settings(truth), churn=0.01, lost=0.02)
     rng, seen = np.random.default_rng(0), set()
     quick, plain = (kind(policy(*EVERY), own, TODAY) for kind in (Simulation, Plain))
-    for _ in range(3):
+    for _ in range(2):
         tables = own.draw(n, ("corruptions",), rng)
         found = quick.outcomes(tables)
         assert found == plain.outcomes(tables)
