@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
-from pytest_vlmrobust.evaluation.after.standings import Board, FamilyDrops, Ranking, Standing
+from pytest_vlmrobust.evaluation.after.standings import MEAN_DROP, Board, FamilyDrops, Ranking, Standing
 
 from .analyses import board_tables
 from .html.models import render_models
@@ -74,17 +74,21 @@ def _header(ranking: Ranking) -> tuple[str, ...]:
 def _row(standing: Standing, ranking: Ranking) -> tuple[str, ...]:
     known = standing.rank is not None
     ranks = (str(standing.rank), f"{standing.rank_best} to {standing.rank_worst}") if known else ("not ranked", "")
-    return (standing.model, *ranks, *(_value(standing.values[quantity.name]) for quantity in ranking.quantities))
+    return (standing.model, *ranks, *(_value(standing.values[quantity.name], quantity.unit) for quantity in ranking.quantities))
 
 
 def _family(drops: FamilyDrops, board: Board) -> tuple[str, ...]:
-    return (drops.family, str(drops.settings), *(_value(drops.mean_drop[standing.model]) for standing in board.standings))
+    return (
+        drops.family,
+        str(drops.settings),
+        *(_value(drops.mean_drop[standing.model], MEAN_DROP.unit) for standing in board.standings),
+    )
 
 
-def _value(estimate: Estimate) -> str:
+def _value(estimate: Estimate, unit: str) -> str:
     if math.isnan(estimate.value):
         return "undefined"
-    return f"{number(estimate.value)} {interval(estimate.low, estimate.high)}".rstrip()
+    return f"{number(estimate.value, unit)} {interval(estimate.low, estimate.high, unit)}".rstrip()
 
 
 def _title(board: Board) -> str:

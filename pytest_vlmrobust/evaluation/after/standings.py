@@ -17,14 +17,21 @@ class Quantity:
     """The name of the registered metric, if it is one."""
     words: str
     better: Literal["higher", "lower"]
+    unit: str = ""
+    """How it is shown: ``%``, ``pp``, or empty for a plain number."""
     ranks: bool = True
     """Whether models can be ranked by it."""
 
+    @property
+    def unit_of_difference(self) -> str:
+        """How the difference of two models is shown."""
+        return "pp" if self.unit else ""
 
-MEAN_ACCURACY = Quantity("mean_accuracy", "accuracy under settings", "higher")
-CLEAN_ACCURACY = Quantity("clean_accuracy", "clean accuracy", "higher")
-MEAN_DROP = Quantity("mean_drop", "mean drop", "lower")
-WORST_CASE_DROP = Quantity("worst_case_drop", "worst-case drop", "lower", ranks=False)
+
+MEAN_ACCURACY = Quantity("mean_accuracy", "accuracy under settings", "higher", "%")
+CLEAN_ACCURACY = Quantity("clean_accuracy", "clean accuracy", "higher", "%")
+MEAN_DROP = Quantity("mean_drop", "mean drop", "lower", "pp")
+WORST_CASE_DROP = Quantity("worst_case_drop", "worst-case drop", "lower", "pp", ranks=False)
 MEAN_CORRUPTION_ERROR = Quantity("mean_corruption_error", "mCE", "lower")
 QUANTITIES = {
     quantity.name: quantity for quantity in (MEAN_ACCURACY, CLEAN_ACCURACY, MEAN_DROP, WORST_CASE_DROP, MEAN_CORRUPTION_ERROR)

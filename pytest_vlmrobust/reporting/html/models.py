@@ -69,16 +69,22 @@ def _section(board: Board, at: int, ranking: Ranking) -> Section:
 
 def _values(board: Board, ranking: Ranking) -> Chart:
     """Returns the chart of the quantity that ranks."""
-    words = ranking.quantity.words
+    words, unit = ranking.quantity.words, ranking.quantity.unit
     values = [(standing.model, standing.values[ranking.by]) for standing in board.standings]
-    bars = [Bar(name, value.value, _or(value.low, value.value), _or(value.high, value.value)) for name, value in values]
+    rows = [(name, number(value.value, unit), interval(value, unit)) for name, value in values]
+    scale = 100.0 if unit else 1.0
+    ends = [(value.value, _or(value.low, value.value), _or(value.high, value.value)) for _, value in values]
+    bars = [
+        Bar(name, scale * at, scale * low, scale * high, told=f"{shown} {beside}".rstrip())
+        for (name, shown, beside), (at, low, high) in zip(rows, ends, strict=True)
+    ]
     level = f"{ranking.confidence:.0%} interval"
     return Chart(
         f"{words[0].upper()}{words[1:]}",
         f"Each with its own {level}. These intervals do not show whether two models differ: their answers are compared in pairs.",
-        drawing.dots(bars, axis=words, label=f"{words} of each model"),
+        drawing.dots(bars, axis=f"{words}, {unit}" if unit else words, label=f"{words} of each model"),
         ("model", words, level),
-        [(None, (name, number(value.value), interval(value))) for name, value in values],
+        [(None, row) for row in rows],
     )
 
 

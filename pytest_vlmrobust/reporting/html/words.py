@@ -49,9 +49,9 @@ def number(value: float, unit: str = "", digits: int | None = None) -> str:
     return words.number(value, unit, digits).replace("-", _MINUS)
 
 
-def interval(measure: Measure | Estimate) -> str:
+def interval(measure: Measure | Estimate, unit: str = "") -> str:
     """Returns the interval of a measure, or the words for a value judged without one; empty if neither."""
-    text = measure.beside if isinstance(measure, Measure) else words.interval(measure.low, measure.high)
+    text = measure.beside if isinstance(measure, Measure) else words.interval(measure.low, measure.high, unit)
     return text.replace("-", _MINUS)
 
 

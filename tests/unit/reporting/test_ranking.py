@@ -18,7 +18,7 @@ def test_the_table_has_ranks_with_their_intervals_best_first() -> None:
     assert lines[1].split("  ")[0] == "model"
     assert "mCE" not in lines[1]
     rows = [line for line in lines if line.startswith(("ann ", "bob ", "cy "))]
-    assert rows[0].split()[:7] == ["ann", "1", "1", "to", "2", "0.820", "[0.770,"]
+    assert rows[0].split()[:7] == ["ann", "1", "1", "to", "2", "82.0", "%"]
     assert [row.split()[0] for row in rows[:3]] == ["ann", "bob", "cy"]
     assert "ann cannot be told apart from bob" in lines
     assert "mCE is not given: no reference model was named" in lines
@@ -49,8 +49,8 @@ def test_markdown_has_boards_families_and_what_was_left_out() -> None:
     assert text.startswith("# 3 models side by side\n")
     assert "## all datasets: 40 samples, 4 perturbed settings" in text
     assert "## d\\|x: 40 samples" in text
-    assert "| ann | 1 | 1 to 2 | 0.820 [0.770, 0.870] |" in text
-    assert "| weather | 3 | 0.120 [0.070, 0.170] | -0.020 [-0.070, 0.030] | 0.550 [0.500, 0.600] |" in text
+    assert "| ann | 1 | 1 to 2 | 82.0 % [77.0, 87.0] |" in text
+    assert "| weather | 3 | 12.0 pp [7.0, 17.0] | -2.0 pp [-7.0, 3.0] | 55.0 pp [50.0, 60.0] |" in text
     assert "- left out: fog:low does not count" in text
 
 

@@ -38,8 +38,8 @@ def test_ids_are_unique_and_links_lead_somewhere(page: str) -> None:
 def test_the_table_has_ranks_numbers_and_who_cannot_be_told_apart(page: str) -> None:
     (row,) = re.findall(r'<tr><th scope="row">ann</th>.*?</tr>', page.partition('id="datasets"')[0], re.DOTALL)
     said = Outline(f"<table>{row}</table>").text
-    assert said.startswith("ann 1 1 to 2 0.820 [0.770, 0.870] 0.820")
-    assert said.endswith("0.400 [0.350, 0.450] at fog:high undefined bob")
+    assert said.startswith("ann 1 1 to 2 82.0 % [77.0, 87.0] 82.0 %")
+    assert said.endswith("40.0 pp [35.0, 45.0] at fog:high undefined bob")
 
 
 def test_the_matrix_has_drops_with_intervals_and_shades(page: str) -> None:
@@ -53,8 +53,8 @@ def test_the_matrix_has_drops_with_intervals_and_shades(page: str) -> None:
 
 def test_pairs_say_what_follows(page: str) -> None:
     text = Outline(page).text
-    assert "ann bob 0.020 [\N{MINUS SIGN}0.030, 0.070] they cannot be told apart" in text
-    assert "ann cy 0.420 [0.300, 0.540] the first is better" in text
+    assert "ann bob 2.0 pp [\N{MINUS SIGN}3.0, 7.0] they cannot be told apart" in text
+    assert "ann cy 42.0 pp [30.0, 54.0] the first is better" in text
 
 
 def test_without_a_reference_there_is_no_mce_and_the_page_says_why() -> None:
