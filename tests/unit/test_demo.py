@@ -53,11 +53,11 @@ def test_every_picture_belongs_to_the_split_that_training_refuses(samples: tuple
 
 
 def test_the_training_split_holds_no_content_of_the_evaluation_split() -> None:
-    trained = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=False), 3000)}
-    asked = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=True), 1000)}
+    trained = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=False), 1500)}
+    asked = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=True), 500)}
     assert not trained & asked
-    read = {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=False), 1000)}
-    assert not read & {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=True), 500)}
+    read = {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=False), 500)}
+    assert not read & {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=True), 250)}
 
 
 def test_the_same_samples_in_every_process(samples: tuple[Sample, ...]) -> None:
@@ -115,7 +115,7 @@ def test_questions_of_existence_depend_on_presence_and_colour_and_no_others_on_p
 def test_numbers_depend_on_colour_where_a_figure_that_counts_is_as_bright_as_the_ground() -> None:
     """The reference is what `grayscale` leaves of each figure; where it leaves 9 to 18 levels, either may be said."""
     grey, said = perturbations.get("grayscale"), set[bool]()
-    for sample in Shapes(kinds=("count",), per_kind=300).samples():
+    for sample in Shapes(kinds=("count",), per_kind=150).samples():
         image = sample.images[0]
         assert isinstance(image, shapes.SceneImage)
         named = sample.question.removeprefix("How many ").removesuffix(" are there?")

@@ -18,7 +18,7 @@ Image = NDArray[np.uint8]
 Plane = NDArray[np.float32]
 
 SEEDS = (1, 2, 3)
-SIZES = [(96, 96), (300, 400), (1008, 1344)]
+SIZES = [(96, 96), (300, 400), (720, 960)]
 
 
 def rng(seed: int = 0) -> np.random.Generator:
