@@ -212,7 +212,7 @@ _OF_MODELS = {
     ),
     standings.PROMPT_MODES: (
         "Ways of asking",
-        "Models in several prompt modes: accuracy, mean drop, shares of tiers; paired differences (VLM-RobustBench, A.4, A.5).",
+        "Accuracy and shares of tiers in percent; drops and paired differences in percentage points (VLM-RobustBench, A.4, A.5).",
         ("models",),
     ),
     CHAIN_LENGTHS: (

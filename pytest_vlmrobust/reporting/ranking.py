@@ -39,12 +39,12 @@ def write_ranking(directory: Path, ranking: Ranking) -> None:
 
 def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
     """Returns the tables as text, best models first, followed by their limits."""
-    parts = []
+    parts, wide = [], max(80, width)
     for board in ranking.boards:
         rows = [_row(standing, ranking) for standing in board.standings]
-        table = render_table(_header(ranking), rows, names=1, width=max(80, width), color=color)
+        table = render_table(_header(ranking), rows, names=1, width=wide, color=color)
         own = [
-            f"{one.title}\n{render_table(one.header, one.rows, names=one.names, width=max(80, width), color=color)}"
+            f"{one.title}\n{one.caption}\n{render_table(one.header, one.rows, names=one.names, width=wide, color=color)}"
             for one in board_tables(board, small=True)
         ]
         parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, _notes(board)), *own, ""]))

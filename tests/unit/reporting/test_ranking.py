@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.evaluation.after.standings import ModelAnalysis
 from pytest_vlmrobust.reporting import RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.ranking import ranking_markdown, render_ranking, write_ranking
 
 from .pages import cell
-from .rankings import board, ranking, unranked
+from .rankings import about, board, ranking, unranked
 
 
 def test_the_table_has_ranks_with_their_intervals_best_first() -> None:
@@ -70,6 +72,12 @@ def test_a_report_of_several_models_links_their_page(tmp_path: Path) -> None:
     write_report(tmp_path / "two", RunView([cell("clean")], RunFacts(ranking=ranking())), None)
     assert (tmp_path / "two" / "models.html").is_file()
     assert '<a href="models.html">Models</a>' in (tmp_path / "two" / "report.html").read_text()
+
+
+def test_small_tables_say_in_what_their_numbers_are() -> None:
+    trend = ModelAnalysis("size_trend", "fam", {"slope": about(-0.01)})
+    text = render_ranking(ranking(dataclasses.replace(board(), analyses=(trend,))), width=160, color=False)
+    assert "Mean drop and size\nPercentage points of mean drop per tenfold size of these models, " in text
 
 
 def test_what_names_hold_is_never_obeyed() -> None:
