@@ -214,7 +214,7 @@ def test_distance_grows_from_low_to_high(name: str) -> None:
 
 @pytest.mark.cases("name", [name for name in STOCHASTIC if name not in NOT_AN_AXIS_OF_SEVERITY])
 @given(picture=parts_of_scenes, seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_distance_grows_from_low_to_high_within_every_draw(name: str, picture: Image, seed: int) -> None:
     low, mid, high = (distance(picture, perturbations.get(f"{name}:{level}")(picture, seed=seed)) for level in LEVELS)
     assert low <= mid <= high

@@ -102,7 +102,7 @@ plain_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(value=st.lists(plain_values, max_size=3) | st.dictionaries(st.text("abc_", min_size=1), plain_values, max_size=3))
 def test_json_is_read_as_json(value: Any) -> None:
     assert values(json.dumps(value)) == [value]
