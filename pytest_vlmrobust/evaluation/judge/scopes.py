@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.resolve import names as shipped_models
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, FamilyMetric, Planned, Setting, SweepMetric
-from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, UsageError, did_you_mean, files_beside
+from pytest_vlmrobust.core.errors import (
+    PolicyError,
+    SettingError,
+    UnknownName,
+    UsageError,
+    VlmRobustError,
+    did_you_mean,
+    files_beside,
+)
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import kind_of_stratum
 from pytest_vlmrobust.core.words import first_few
@@ -271,7 +279,7 @@ def suite_names() -> list[str]:
 
 @cache
 def suite_tests(name: str, task: str = "") -> frozenset[MetricKey]:
-    """Returns the quantities of one shipped suite, such as ``corruptions``, for a dataset ``any``.
+    """Returns the quantities of one suite, such as ``corruptions``, for a dataset ``any``.
 
     With a ``task``, for the dataset ``any.TASK``.
     """
@@ -281,14 +289,27 @@ def suite_tests(name: str, task: str = "") -> frozenset[MetricKey]:
 
 @cache
 def whole_suite(name: str) -> frozenset[MetricKey]:
-    """Returns the quantities of one shipped suite, for questions and tasks."""
-    if name not in suite_names():
+    """Returns the quantities of one suite, for questions and tasks: of a shipped one, or of one in ``suites/`` here."""
+    if name in suite_names():
+        return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
+    own = Path("suites", f"test_{name}.py")
+    if not own.is_file():
         raise UsageError(
-            f"coverage asks for the suite {name!r}, which does not come with the package, so that nothing can be simulated: what "
-            f"its tests measure is known once they are collected. Try a copy of the policy whose coverage names some of "
-            f"{', '.join(suite_names())}"
+            f"power does not know the suite {name!r} of the coverage: run in the folder with {own}, or try a copy of the policy "
+            f"whose coverage names some of {', '.join(suite_names())}"
         )
-    return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
+    try:
+        return frozenset(_tests_of(own))
+    except (ValueError, KeyError, SyntaxError, TypeError, OSError, VlmRobustError) as error:
+        raise UsageError(
+            f"power cannot tell without running {own} what it tests: {type(error).__name__}: {error}. "
+            f"Write the arguments of its marks as texts, or as *NAME of a list of texts in the file"
+        ) from None
+
+
+def own_settings(name: str) -> frozenset[str]:
+    """Returns the settings of a suite in ``suites/`` here; none of a shipped one."""
+    return frozenset() if name in suite_names() else frozenset(test.setting for test in whole_suite(name)) - {""}
 
 
 def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, *, baseline: bool) -> dict[str, list[MetricKey]]:

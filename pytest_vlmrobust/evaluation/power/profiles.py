@@ -42,6 +42,7 @@ from pytest_vlmrobust.evaluation.judge.cell_quantities import (
 )
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
+from pytest_vlmrobust.evaluation.judge.scopes import own_settings
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.metrics.table import CONFIDENCE, LEAST_PICTURES, OF_ANSWERS, ScoreTable
@@ -207,7 +208,10 @@ class Profile:
         """Returns the settings of a suite under which it answers."""
         suite = suite.partition(BESIDE)[0]
         sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in _GRIDS)}
-        return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS.get(suite, ()))))
+        if suite in sets or suite in QUESTIONS:
+            return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS[suite])))
+        own = own_settings(suite) - {CLEAN_NAME, NO_IMAGE_NAME}
+        return tuple(name for name in self.drops if name in own) if own <= self.drops.keys() else ()
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table; all suites share the clean and blind scores."""
@@ -315,8 +319,8 @@ class Profile:
             drops = np.zeros(len(self.settings(suite)))
             helpful = np.full(len(drops), CHURN)
         else:
-            drops = np.fromiter(self.drops.values(), float)
-            helpful = np.array([self.helpful[name] for name in self.drops])
+            drops = np.array([self.drops[name] for name in self.settings(suite)])
+            helpful = np.array([self.helpful[name] for name in self.settings(suite)])
         helpful = np.minimum(np.maximum(helpful, -drops), 1.0 - self.clean)
         harmful = (drops + helpful).clip(0.0, self.clean)
         return harmful / max(self.clean, 1e-12), helpful / max(1.0 - self.clean, 1e-12)
@@ -328,7 +332,7 @@ class Profile:
         own = rng.standard_normal((len(clean), len(lose)))
         latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * own
         scores = clean[:, None] ^ (latent < np.where(clean[:, None], lose, win))
-        if self.always_lost and suite == CORRUPTIONS:
+        if self.always_lost and suite not in (*QUESTIONS, "resolution"):
             scores &= (rng.random(len(clean)) >= self.always_lost)[:, None]
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 

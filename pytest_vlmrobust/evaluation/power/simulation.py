@@ -25,7 +25,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge.context import BASELINE, OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.reads import attempts_of
-from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
+from pytest_vlmrobust.evaluation.judge.scopes import is_relative, own_settings, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
 from pytest_vlmrobust.evaluation.run.plan import needs_twin
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
@@ -178,6 +178,7 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
     """Returns the tests of a run of one suite, each with its table."""
     table_of: dict[MetricKey, str] = {}
     whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
+    whole = tuple(name for name in whole if suite in SIMULATED or name in own_settings(suite))
     for dataset, asked in truth.datasets.items():
         table = dataset if asked.task else suite
         own = []

@@ -110,12 +110,22 @@ def test_what_cannot_be_simulated_is_refused(policy: str, arguments: list[str], 
     assert said in printed(capsys, policy, "--samples", "50", "--runs", "1", *arguments, code=4)
 
 
-def test_a_suite_of_ones_own_cannot_be_simulated(tmp_path: Path, capsys: Captured) -> None:
+def test_a_suite_that_cannot_be_read_cannot_be_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "mine.yaml"
     path.write_text(POLICY.replace("{rules: partial}", "{rules: partial, suites: [phone]}"), encoding="utf-8")
     said = printed(capsys, str(path), "--samples", "50", "--runs", "1", code=4)
-    assert said.startswith("vlmrobust: coverage asks for the suite 'phone', which does not come with the package")
+    assert said.startswith(
+        "vlmrobust: power does not know the suite 'phone' of the coverage: run in the folder with suites/test_p"
+    )
     assert "names some of corruptions, " in said
+    (tmp_path / "suites").mkdir()
+    mark = "import pytest\n\n@pytest.mark.vlm_settings(*grid())\ndef test_cell(vlm_cell): ...\n"
+    (tmp_path / "suites" / "test_phone.py").write_text(mark, encoding="utf-8")
+    said = printed(capsys, str(path), "--samples", "50", "--runs", "1", code=4)
+    assert said.startswith("vlmrobust: power cannot tell without running suites/test_phone.py what it tests: ")
 
 
 def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -> None:

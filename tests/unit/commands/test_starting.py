@@ -170,6 +170,8 @@ def test_first_gate_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     said = capsys.readouterr().out
     assert "questions.jsonl: 150 questions, enough for bounds of" in said
     assert main(["check", "policy.yaml", "--strict"]) == 0
+    assert main(["power", "policy.yaml", "--dataset", "questions.jsonl", "--runs", "2", "--no-search"]) == 0
+    assert "not simulated" not in capsys.readouterr().out
     done = subprocess.run([sys.executable, "-m", "pytest"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "GO" in done.stdout
