@@ -36,8 +36,17 @@ _COMPLEMENTS = (
     (r"the same(?=\?| \w+\?)", "different"),
 )
 """Words, as expressions, and others: exactly one of the two is true of a thing, and "the same" of two things."""
-_UNCERTAIN = re.compile(r"\b(not|no|never|nor|or|and|both|any|all|every|each|some|none|only|always|as)\b|n't", re.IGNORECASE)
-"""With these words the complement of one word is not that of the question."""
+_UNCERTAIN = re.compile(
+    r"\b(?:not|no|never|nor|or|and|both|a|an|any|all|every|each|some|none|only|always|as)\b|n't|\bthere (?!#)"
+    r"|(?<!# )(?<!the )(?<!these )\b(?:one|two|three|four|five|six|seven|eight|nine|ten)\b",
+    re.IGNORECASE,
+)
+"""With these words beside it (``#``) the complement of one word is not that of the question: both can be true of some things."""
+_OF_SEVERAL = re.compile(r"(?:are|were|do|have|can)\b(?! there #| you (?:see|count) #)", re.IGNORECASE)
+"""A question about several things, of which some can be so and others not."""
+_THE_TWO = re.compile(r"\b(?:the|these) two\b", re.IGNORECASE)
+_A_NUMBER = re.compile(r"\b(?:number|sum|count|digit|integer|product|value)\b", re.IGNORECASE)
+"""What can be odd or even as a number is."""
 
 
 @directional(source="PARC (arXiv 2506.14808), negation (LS-N), around the whole question so that its answer is certain")
@@ -62,21 +71,31 @@ def negation(sample: Sample) -> Sample:
     return dataclasses.replace(sample, question=question, target=others[0] if len(others) == 1 else others, target_of_attack="")
 
 
-@directional(source="PARC (arXiv 2506.14808), antonyms (LS-A) and the exchange of more and less (LS-M)")
+@directional(source="PARC (arXiv 2506.14808), antonyms (LS-A) and the exchange of more and less (LS-M)", version=2)
 def antonym(sample: Sample) -> Sample:
     """Puts the opposite of a word in a yes/no question: "odd" for "even", "at most 3" for "more than 3".
 
     Only words of which exactly one is true are exchanged, and only in questions with one of them and without words such as
-    "and", "any" or "not".
+    "and", "any" or "not": of a sign less and a sign more than 3 m away, both can be there.
     """
     question, target = sample.question, sample.target
-    if sample.task != "yes_no" or target not in _OPPOSITE or not _POLAR.fullmatch(question) or QUOTED.search(question):
+    if (
+        sample.task != "yes_no"
+        or target not in _OPPOSITE
+        or not _POLAR.fullmatch(question)
+        or QUOTED.search(question)
+        or "#" in question
+    ):
         return sample
     found = [(match, other) for words, other in _COMPLEMENTS for match in re.finditer(rf"\b{words}", question)]
-    if len(found) != 1 or _UNCERTAIN.search(question):
+    if len(found) != 1:
         return sample
     ((match, other),) = found
-    if match[0] == "the same" and not re.search(r"\btwo\b", question):
+    rest = f"{question[: match.start()]}#{question[match.end() :]}"
+    if _UNCERTAIN.search(rest):
         return sample
-    changed = f"{question[: match.start()]}{other}{question[match.end() :]}"
-    return dataclasses.replace(sample, question=changed, target=_OPPOSITE[str(target)])
+    if not _THE_TWO.search(rest) if match[0] == "the same" else _OF_SEVERAL.match(rest):
+        return sample
+    if match[0] in ("odd", "even") and not _A_NUMBER.search(rest):
+        return sample
+    return dataclasses.replace(sample, question=rest.replace("#", other), target=_OPPOSITE[str(target)])

@@ -124,6 +124,13 @@ def test_opposites_turn_the_answer(question: str, opposite: str) -> None:
         "Are there not more than 3 dots?",
         "How many are there, more than 3 dots?",
         "Is the cat more than happy?",
+        "Is there a sign that is less than 3 m away?",
+        "Are there signs that are less than 3 m away?",
+        "Do two people wear the same hat?",
+        "Do two of the people wear the same hat?",
+        "Does one of the two boxes hold more than 3 dots?",
+        "Are the cubes more than 3 cm high?",
+        "Is the floor of the room even?",
     ],
 )
 def test_an_opposite_that_is_not_certain_is_not_asked(question: str) -> None:
