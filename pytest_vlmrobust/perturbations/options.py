@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
+from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
 
 from .record import Numbered
 from .registry import corruption
@@ -26,15 +26,22 @@ OF_OTHER_OPTIONS = re.compile(
     levels={str(shift): {"shift": shift} for shift in (1, 2, 3)},
     numbered=Numbered("shift", 1, 25, "places"),
     source="VLMEvalKit CircularEval (MMBench, Liu et al. 2024)",
+    version=2,
 )
 def option_order(sample: Sample, *, shift: int) -> Sample:
     """Moves each option of a choice up by ``shift`` places under the same letters; the first ones go to the end.
 
     Images that stand in options move with them. A question with n options has n - 1 such orders beside its own.
-    At ``n`` and more, without options, and where an option speaks of others ("both A and B"), it stays as it is.
+    At ``n`` and more, without options, where an option speaks of others ("both A and B"), and where a wrong option is equal to
+    a right one, it stays as it is.
     """
     letters, texts = list(sample.options), list(sample.options.values())
     if sample.task != "choice" or shift >= len(letters) or any(map(OF_OTHER_OPTIONS.search, texts)):
+        return sample
+    targets = {sample.target} if isinstance(sample.target, str) else {*sample.target}
+    looks = shown(sample)
+    right = [look for letter, look in zip(letters, looks, strict=True) if letter in targets]
+    if sum(look in right for look in looks) > len(targets):
         return sample
     moved = {old: letters[(place - shift) % len(letters)] for place, old in enumerate(letters)}
     order = [*range(shift, len(letters)), *range(shift)]
@@ -59,3 +66,10 @@ def _with_images(sample: Sample, order: Sequence[int]) -> Sample:
         sizes={edge: tuple(images[place] for place in moved) for edge, images in sample.sizes.items()},
         perturbed=None if sample.perturbed is None else tuple(moved.index(place) for place in sample.perturbed),
     )
+
+
+def shown(sample: Sample) -> list[tuple[str, tuple[ImageSource, ...]]]:
+    """Returns the text of each option with its images."""
+    counts = [text.count(IMAGE_MARK) for text in (sample.question, *sample.options.values())]
+    ends = [*accumulate(counts)] if sum(counts) == len(sample.images) else [0] * len(counts)
+    return [(text, sample.images[start:end]) for text, (start, end) in zip(sample.options.values(), pairwise(ends), strict=True)]

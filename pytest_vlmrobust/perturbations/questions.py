@@ -24,15 +24,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from itertools import accumulate, pairwise
 from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, PROBES, Setting, Step
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.fingerprint import rng_for
-from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
+from pytest_vlmrobust.core.sample import Sample
 
 from .catalog import records
+from .options import shown
 
 FIXED = ("id", "task", "category", "group", "keys", "seeded_by", "localisation")
 """Fields that no perturbation may change: identity, grouping, draws and scoring of samples."""
@@ -94,18 +94,11 @@ def _letters_before(before: Sample, after: Sample) -> Mapping[str, str]:
 
     Equal options keep their order.
     """
-    left, found = [*zip(before.options, _shown(before), strict=True)], {}
-    for letter, shown in zip(after.options, _shown(after), strict=True):
-        same = next((pair for pair in left if pair[1] == shown), None)
+    left, found = [*zip(before.options, shown(before), strict=True)], {}
+    for letter, look in zip(after.options, shown(after), strict=True):
+        same = next((pair for pair in left if pair[1] == look), None)
         if same is None:
             return dict(zip(after.options, before.options, strict=True))
         left.remove(same)
         found[letter] = same[0]
     return found
-
-
-def _shown(sample: Sample) -> list[tuple[str, tuple[ImageSource, ...]]]:
-    """Returns the text of each option with its images."""
-    counts = [text.count(IMAGE_MARK) for text in (sample.question, *sample.options.values())]
-    ends = [*accumulate(counts)] if sum(counts) == len(sample.images) else [0] * len(counts)
-    return [(text, sample.images[start:end]) for text, (start, end) in zip(sample.options.values(), pairwise(ends), strict=True)]

@@ -97,6 +97,16 @@ def test_images_move_with_their_options() -> None:
     assert after.original_letters == {"A": "B", "B": "C", "C": "A"}
 
 
+def test_a_right_option_with_a_twin_keeps_its_place() -> None:
+    twin = dataclasses.replace(ANIMAL, options={**ANIMAL.options, "D": "dog"})
+    assert perturbations.perturbed(twin, "option_order:1", seed=0) is twin
+    images = tuple(map(Plain, "qabb"))
+    shown = Sample("1", images, f"Like {IMAGE_MARK}?", "C", "choice", dict.fromkeys("ABC", IMAGE_MARK))
+    assert perturbations.perturbed(shown, "option_order:1", seed=0) is shown
+    other = dataclasses.replace(shown, target="A")
+    assert perturbations.perturbed(other, "option_order:1", seed=0).target == "C"
+
+
 def test_steps_on_questions_come_first() -> None:
     assert split(Setting.parse("option_order:1+fog:mid")) == (Setting.parse("option_order:1").steps, Setting.parse("fog:mid"))
     assert split(Setting.parse("option_order:1"))[1] == CLEAN
