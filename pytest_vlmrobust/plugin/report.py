@@ -660,7 +660,8 @@ def _why_nothing_ran(run: Run) -> str:
     """Returns that there are no gated tests, or which lack data because all named datasets are of one kind."""
     if not run.inputs.settings.vlm_dataset or (run.inputs.data.questions and run.inputs.data.collections):
         nothing = (
-            ". No suite was found here. Write one: vlmrobust init --model MODEL --data QUESTIONS, or name the suites that exist"
+            ". No suite was found here. Write one: vlmrobust init --model MODEL --data QUESTIONS, or vlmrobust init "
+            "for the demo. Or name the suites that exist"
         )
         return "" if run.evaluation.selection.planned else nothing
     if run.inputs.data.questions:

@@ -18,7 +18,7 @@ from .facts import RunFacts, policy_replacements
 from .headlines import Headline, legend
 from .noise import noise_lines
 from .policies import WaiverUse
-from .view import RunView, ViewedTest, in_words, outcome_counts
+from .view import RunView, ViewedTest, outcome_counts
 from .writing import print_sentence, sentence_rows, text_console
 
 if TYPE_CHECKING:
@@ -184,9 +184,8 @@ def _fitted(items: Sequence[_Item], facts: RunFacts, width: int, room: int, *, c
         left = [test.record for item in items if item not in kept for test in item.tests]
         rest = io.StringIO()
         if left:
-            text_console(rest, width=width, color=color).print(
-                f"… and {in_words(outcome_counts(left))} more{_read_in(facts)}", style="dim", soft_wrap=True
-            )
+            more = ", ".join(f"{count} more {outcome.counted}" for outcome, count in outcome_counts(left))
+            text_console(rest, width=width, color=color).print(f"… and {more}{_read_in(facts)}", style="dim", soft_wrap=True)
         used = _rows("".join([*(item.sentence for item in shown), rest.getvalue()]), width)
         all_fit = used + sum(_rows(item.steps, width) for item in shown) <= room
         hint = "" if all_fit else f"{_INDENT}-v prints how to rerun or waive each\n"
@@ -337,7 +336,7 @@ def _close(console: Console, view: RunView) -> None:
     recalled = sum(record.n_recalled for record in view.records)
     if view.records and view.decision is not Decision.GO:  # whose sentence counts them
         console.print(view.counts)
-    console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
+    console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer was', 'answers were')} cached")
     for spent in [each for each in facts.spending if each.tokens]:
         console.print(_plain(str(spent)), soft_wrap=True)
     for line in policy_replacements(facts.origins):

@@ -219,8 +219,8 @@ class RunView:
         """The reason of the decision."""
         counts = Counter(record.outcome for record in self.records)
         passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-        day = f" by the date {self.facts.origins['date']} (UTC)" if "date" in self.facts.origins else ""
-        covered = f"{quantity(waived, 'is waived', 'are waived')}{day}, " if waived else ""
+        day = f" (dates as of {self.facts.origins['date']} UTC)" if "date" in self.facts.origins else ""
+        covered = f"{waived} waived{day}, " if waived else ""
         allowed = [f"with {quantity(len(self.facts.allowances), 'allowance')}"] if self.facts.allowances else []
         reasons = {
             Decision.GO: "; ".join(

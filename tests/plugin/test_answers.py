@@ -66,7 +66,7 @@ def test_answers_by_text_and_by_letters_are_kept_apart(pytester: pytest.Pytester
     known: set[str] = set()
     for answer, method in (("text", "generate"), ("letters", "letter_logits")):
         options = ("--vlm=tiny", "--vlm-sample=6", "--vlm-dataset=shapes", f"--vlm-answer={answer}", "-p", "no:cacheprovider")
-        run_forked(pytester, *options).stdout.fnmatch_lines(["12 inferences; 0 answers came from the store"])
+        run_forked(pytester, *options).stdout.fnmatch_lines(["12 inferences; 0 answers were cached"])
         with contextlib.closing(sqlite3.connect(store)) as connection:
             rows = dict(connection.execute("select key, answer from predictions").fetchall())
         assert {json.loads(rows[key])["method"] for key in rows.keys() - known} == {method}

@@ -116,7 +116,9 @@ def test_a_gate_of_which_nothing_ran_is_not_go(project: Project) -> None:
 def test_missing_suites_name_the_command_that_writes_some(project: Project) -> None:
     result = project.pytester.runpytest("--vlm=scripted:model.yaml", "nowhere")
     assert result.ret == 4  # pytest's own: there is no such file
-    result.stdout.fnmatch_lines(["INCONCLUSIVE:*No suite was found here. Write one: vlmrobust init --model MODEL*"])
+    result.stdout.fnmatch_lines(
+        ["INCONCLUSIVE:*No suite was found here. Write one: vlmrobust init --model MODEL*, or vlmrobust init for the demo*"]
+    )
 
 
 def test_misspelt_option_is_refused_with_the_right_one(project: Project) -> None:

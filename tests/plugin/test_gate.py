@@ -47,7 +47,7 @@ def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(gate: Proj
     assert len(manifest["datasets"]["data"]) == 64
     again = gate.run()
     assert again.ret == 0
-    again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
+    again.stdout.fnmatch_lines(["0 inferences; * answers were cached"])
 
 
 def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_properties(gate: Project) -> None:
@@ -314,7 +314,7 @@ def test_two_models_are_told_apart(any_project: Project) -> None:
 
 def test_a_summary_metric_of_the_baselines_asks_for_nothing_else(project: Project) -> None:
     result = project.run("-k", "visual_gain")
-    result.stdout.fnmatch_lines([f"{2 * SAMPLES} inferences; 0 answers came from the store"])
+    result.stdout.fnmatch_lines([f"{2 * SAMPLES} inferences; 0 answers were cached"])
 
 
 def test_copied_thresholds_hold_before_shipped_ones(project: Project) -> None:

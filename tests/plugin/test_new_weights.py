@@ -52,7 +52,7 @@ def gate(project: Project, *arguments: str) -> pytest.RunResult:
 
 
 def is_asked(result: pytest.RunResult) -> bool:
-    return any("16 inferences; 0 answers came from the store" in line for line in result.outlines)
+    return any("16 inferences; 0 answers were cached" in line for line in result.outlines)
 
 
 def test_new_weights_of_the_same_size_and_time_are_asked(folder_project: Project) -> None:

@@ -88,7 +88,7 @@ def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_serve
     for more in ((), ("--vlm-offline",)):
         again = run(project, served, *more, *arguments)
         assert again.ret == 0, again.stdout.str()
-        again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
+        again.stdout.fnmatch_lines(["0 inferences; * answers were cached"])
     (last, *_) = sorted((project.path / ".vlmrobust" / "runs").iterdir(), reverse=True)
     bundle = str(project.path / "b.zip")
     assert cli.main(["bundle", str(last), "--out", bundle]) == 0
@@ -386,7 +386,7 @@ def test_what_is_deployed_is_what_is_gated_and_stands_in_every_report(
     assert not [path for path in project.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
     again = project.run("--vlm=m", "--vlm-models=models.yaml", models=())
-    again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
+    again.stdout.fnmatch_lines(["0 inferences; * answers were cached"])
     for old, new in (("a shop", "a bank"), ("Thank you", "Thanks"), ("somebody", "nobody")):
         served.calls.clear()
         file.write_text(file.read_text().replace(old, new))

@@ -38,7 +38,10 @@ class Rerun:
     def __str__(self) -> str:
         selection = f"{quantity(len(self.nodeids), 'test')} to run again" if self.nodeids else "nothing to run again"
         since = f" and {quantity(self.since, 'rerun')} of it" if self.since else ""
-        return f"--vlm-rerun {self.verdicts}: {selection} of run {self.run}{since} ({self.ended})"
+        undecided = (
+            "; --vlm-rerun=inconclusive runs those" if not self.nodeids and str(Outcome.INCONCLUSIVE) in self.ended else ""
+        )
+        return f"--vlm-rerun {self.verdicts}: {selection} of run {self.run}{since} ({self.ended}){undecided}"
 
     def includes(self, nodeid: str) -> bool:
         """Whether a test is to run again: by its own id, or by that of a class or file that contains it."""

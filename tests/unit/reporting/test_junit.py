@@ -292,7 +292,7 @@ def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
     ("facts", "records", "kind", "said"),
     [
         (RunFacts(), [named("a")], "system-out", "GO: 1 verdict passed, none failed"),
-        (RunFacts(), [named("a"), named("b", Outcome.WAIVED)], "system-out", "GO WITH WAIVERS: 1 verdict passed, 1 is waived"),
+        (RunFacts(), [named("a"), named("b", Outcome.WAIVED)], "system-out", "GO WITH WAIVERS: 1 verdict passed, 1 waived"),
         (RunFacts(), [named("a", Outcome.FAIL)], "failure", "NO-GO: 1 verdict broke a bound"),
         (RunFacts(), [named("a", Outcome.ERROR)], "error", "INCOMPLETE: 1 test ended in an error: this says nothing about"),
         (RunFacts(stopped="killed"), [named("a")], "error", "INCOMPLETE: killed: this says nothing about the model"),

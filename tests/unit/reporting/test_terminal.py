@@ -32,7 +32,7 @@ FAIL m-d-fog:high: accuracy_drop 0.300
 ERROR m-d-snow:high: the model does not load
 warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 1 FAIL, 1 ERROR, 1 PASS
-120 inferences; 80 answers came from the store
+120 inferences; 80 answers were cached
 only 3 of 8 tests ran: the decision is about these alone
 NO-GO  1 verdict broke a bound
 report out/report.html (vlmrobust open out), run 1
@@ -158,7 +158,7 @@ def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number() -> N
     assert render(*MEASURED, facts=facts, width=80).splitlines()[:3] == [
         "m on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp, worst 60.0 pp (fog:high),",
         "  mRCE undefined, severe 50.0 %, PCRI 2x2 0.12, 3x3 -0.06, ACE 0.06",
-        "660 inferences; 440 answers came from the store",
+        "660 inferences; 440 answers were cached",
     ]
     assert "clean 90.0 % [86.0, 94.0], blind" in render(*MEASURED, width=120)
 
@@ -311,7 +311,7 @@ def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_ha
         "FAIL f-295: drop 295",
     ]
     assert "ERROR e-000 and 99 more: the model does not load" in lines
-    assert "… and 295 FAIL more: see runs/x/records.jsonl" in lines
+    assert "… and 295 more FAIL: see runs/x/records.jsonl" in lines
     assert "300 FAIL, 100 ERROR, 1 PASS" in lines
 
 

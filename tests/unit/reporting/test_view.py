@@ -251,7 +251,7 @@ def test_counts_stand_worst_first() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "sentence"),
     [
-        ("PASS PASS WAIVED", "2 verdicts passed, 1 is waived, none failed"),
+        ("PASS PASS WAIVED", "2 verdicts passed, 1 waived, none failed"),
         ("PASS FAIL ERROR", "1 verdict broke a bound"),
         ("MEASURED", "no failures, but no rule applied"),
         ("PASS ERROR WAIVED", "1 test ended in an error: this says nothing about the model"),
@@ -367,7 +367,7 @@ def test_a_go_says_how_many_verdicts_hold_for_these_samples_only() -> None:
     waived = record("b", Outcome.WAIVED)
     assert RunView([by_value], RunFacts()).sentence == "1 verdict passed, none failed; all judged by value"
     assert RunView([by_value, waived, record("c")], RunFacts()).sentence == (
-        "2 verdicts passed, 1 is waived, none failed; 1 judged by value"
+        "2 verdicts passed, 1 waived, none failed; 1 judged by value"
     )
 
 

@@ -38,6 +38,14 @@ def test_the_newest_run_counts(tmp_path: Path) -> None:
     assert str(found) == "--vlm-rerun failed: 1 test to run again of run 20260102-000000-b (1 ERROR, 1 FAIL, 1 PASS)"
 
 
+def test_undecided_tests_name_the_option_that_runs_them(tmp_path: Path) -> None:
+    write_run(tmp_path, "20260101-000000-a", fog=Outcome.INCONCLUSIVE)
+    found = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
+    assert str(found).endswith(
+        "nothing to run again of run 20260101-000000-a (1 INCONCLUSIVE); --vlm-rerun=inconclusive runs those"
+    )
+
+
 def test_tests_are_found_by_themselves_their_class_and_their_file() -> None:
     found = Rerun("failed", "r", ("suites/test_a.py", TEST.format("fog")), "")
     assert found.includes("suites/test_a.py::test_c[m-d-blur]")
