@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.conversion import prepare, to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
 
@@ -175,6 +176,7 @@ class Results:
     @property
     def requirements(self) -> Requirements:
         """The requirements of the policies for the whole run."""
+        from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
         from pytest_vlmrobust.evaluation.judge.requirements import Requirements
 
         inputs, selection = self.inputs, self.evaluation.selection
@@ -193,6 +195,12 @@ class Results:
             compared={name: inputs.baseline.model(name) for name in inputs.models} if inputs.baseline else {},
             samples_asked=lambda: inputs.data.samples_asked(datasets, inputs.settings.vlm_sample),
             categories=lambda: inputs.data.strata(datasets),
+            idle=[
+                key
+                for model in inputs.models
+                for dataset, setting in selection.idle
+                for key in metric_keys(Cell(model, dataset, Setting.parse(setting)))
+            ],
         )
 
     def facts(self) -> RunFacts:

@@ -114,7 +114,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if run.inputs.rerun is not None:
         _deselect(config, items, [item for item in items if not run.inputs.rerun.includes(item.nodeid)])
     tests = [selected_test(item) for item in items if is_gated(item)]
-    selection.select(tests, run.inputs.data.notes(dict.fromkeys(test.about.dataset for test in tests)) if tests else [])
+    datasets = list(dict.fromkeys(test.about.dataset for test in tests))
+    idle = [(name, setting) for name in datasets for setting in run.inputs.data.idle(name)]
+    selection.select(tests, run.inputs.data.notes(datasets), idle)
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:

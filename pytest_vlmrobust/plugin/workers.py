@@ -76,6 +76,7 @@ def tell_controller(config: pytest.Config) -> None:
             "selected": selection.selected,
             "narrowed": selection.narrowed,
             "notes": list(selection.notes),
+            "idle": list(selection.idle),
         },
         vlm_refused=str(selection.refusal or ""),
         vlm_models=json.dumps(run.evaluation.how_models_ran()),

@@ -72,6 +72,20 @@ def test_a_gate_whose_settings_change_nothing_is_never_go(asked: Project) -> Non
     assert asked.run().ret == 5
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_rule_whose_settings_change_no_question_keeps_a_run_from_go(asked: Project, workers: Sequence[str]) -> None:
+    asked.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
+    rule = "  - {id: second, metric: answer_change_rate, where: {setting: 'option_order:2'}, max: 10%}\n"
+    asked.write("policy.yaml", POLICY + rule)
+    result = asked.run(*workers)
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["*rule second (policy.yaml:7) applied to no test: its settings change no question of data.*"])
+    asked.write("policy.yaml", POLICY + rule + "coverage: {rules: partial}\n")
+    result = asked.run(*workers)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*1 rule applied to no test, as their settings change no question: second*"])
+
+
 def test_an_oracle_knows_the_question_as_it_is_asked(asked: Project) -> None:
     asked.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "A"}, {"right": 1.0}]}))
     asked.run().assert_outcomes(passed=5)
@@ -261,7 +275,7 @@ def test_runs_are_compared_on_the_questions_that_a_setting_changes(few: Project,
     capsys.readouterr()
     assert main(["compare", str(first), str(the_run(few))]) == 0
     shown = capsys.readouterr().out
-    assert re.search(rf"data-antonym +{FEW} +1\.000 +0\.000 +1\.000 .* {FEW} +0\n", shown), shown
+    assert re.search(rf"data-antonym +{FEW} +100\.0 % +0\.0 % +100\.0 pp .* {FEW} +0\n", shown), shown
     assert main(["export", "nel", str(the_run(few)), "--out", str(few.path / "nel")]) == 0
 
 

@@ -118,12 +118,14 @@ class WaiverUse:
 
 @dataclass(frozen=True, slots=True)
 class UnmetRule:
-    """A blocking rule that no test of a run is in the scope of, though the run measures its metric."""
+    """A blocking rule that applied to no test of a run that measures its metric, or that left its tests out as idle."""
 
     rule: Rule
     shortfall: str
     """Why the run is not GO where the policy does not allow it, and what to do."""
     allowed: bool
+    idle: bool = False
+    """Whether its tests were left out because their settings change no question."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class PolicyUse:
     policy: Policy
     records: Sequence[Record]
     today: date
+    idle: Sequence[MetricKey] = ()
+    """What tests would have measured that were left out because their settings change no question."""
 
     @cached_property
     def measured(self) -> list[tuple[Measure, MetricKey]]:
@@ -176,16 +180,27 @@ class PolicyUse:
         return [] if any(summaries.values()) else list(summaries)
 
     def unmet_rules(self, categories: Callable[[], Iterable[str]]) -> list[UnmetRule]:
-        """Returns the blocking rules whose metric was measured, and never in their scope; usually a name is misspelt.
+        """Returns the blocking rules whose metric was measured, and never in their scope, and those whose tests were left out.
 
         ``categories`` is only called for a rule about one.
         """
         unmet = []
         for rule in (rule for rule, tests in self.blocking.items() if not tests):
             near = {test for _, test in self.measured if test.metric == rule.metric}
-            if near:
+            if datasets := sorted({test.dataset for test in self.idle if rule.applies(test)}):
+                unmet.append(self._unmet_as_idle(rule, datasets))
+            elif near:
                 unmet.append(self._unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
         return unmet
+
+    def _unmet_as_idle(self, rule: Rule, datasets: Sequence[str]) -> UnmetRule:
+        coverage = self.policy.coverage
+        shortfall = (
+            f"rule {rule.id} ({rule.source}) applied to no test: its settings change no question of {_name_list(datasets)}. GO "
+            f"requires that every such rule applies to a test ({coverage.cite('rules', str(coverage.rules))}): use questions "
+            "that they change, remove the rule, or allow this with coverage: {rules: partial}"
+        )
+        return UnmetRule(rule, shortfall, allowed=coverage.rules is Extent.PARTIAL, idle=True)
 
     def _unmet(self, rule: Rule, near: Iterable[MetricKey], categories: Sequence[str]) -> UnmetRule:
         where, coverage = rule.where, self.policy.coverage
@@ -303,6 +318,8 @@ class Requirements:
     """Returns, for sampled datasets, the number of samples asked and the total."""
     categories: Callable[[], Iterable[str]] = tuple
     """Returns the categories of the samples of the run; only called for rules about categories."""
+    idle: Sequence[MetricKey] = ()
+    """See :class:`PolicyUse`."""
 
     @property
     def is_whole(self) -> bool:
@@ -332,14 +349,14 @@ class Requirements:
     def allowances(self) -> list[Allowance]:
         """What the run did not do or show and its policies let pass: every report says so."""
         lacks = [lack for lacks in self._coverage.values() for lack in lacks] + self._not_shown_to_look
-        idle: dict[str, list[str]] = {}
-        for unmet, line in self._unmet:
-            if unmet.allowed:
-                idle.setdefault(line, []).append(unmet.rule.id)
+        unmet: dict[tuple[str, bool], list[str]] = {}
+        for each, line in self._unmet:
+            if each.allowed:
+                unmet.setdefault((line, each.idle), []).append(each.rule.id)
         words = "rule applied to no test", "rules applied to no test"
+        why = {False: "though what they bound was measured", True: "as their settings change no question"}
         rules = [
-            Allowance(f"{quantity(len(ids), *words)}, though what they bound was measured: {first_few(ids)}", line)
-            for line, ids in idle.items()
+            Allowance(f"{quantity(len(ids), *words)}, {why[idle]}: {first_few(ids)}", line) for (line, idle), ids in unmet.items()
         ]
         return list(dict.fromkeys([*(lack.allowance for lack in lacks if lack.allowed), *rules]))
 
@@ -426,7 +443,13 @@ class Requirements:
         for use in self._uses.values():
             sharing.setdefault(use.policy.sha256, []).append(use)
         return [
-            PolicyUse(uses[0].policy, [record for use in uses for record in use.records], self.today) for uses in sharing.values()
+            PolicyUse(
+                uses[0].policy,
+                [record for use in uses for record in use.records],
+                self.today,
+                [test for test in self.idle if self.policies[test.model].sha256 == uses[0].policy.sha256],
+            )
+            for uses in sharing.values()
         ]
 
     @cached_property

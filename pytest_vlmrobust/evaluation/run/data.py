@@ -162,7 +162,7 @@ class RunData:
         """
         found: dict[str, None] = {}
         for name in names:
-            idle = [str(setting) for (dataset, setting), size in self._changed.items() if dataset == name and not any(size)]
+            idle = self.idle(name)
             found |= dict.fromkeys([f"{name}: not asked, as no question of it would change: {first_few(idle)}"] if idle else ())
             if name in self.tasks:
                 with contextlib.suppress(VlmRobustError):
@@ -222,6 +222,10 @@ class RunData:
         """Whether a setting that changes questions changes one of a dataset; any other setting changes images."""
         size = self.changed_size(name, setting)
         return size is None or any(size)
+
+    def idle(self, name: str) -> list[str]:
+        """Returns the settings of the run that change no question of a dataset, as far as they were looked at."""
+        return [str(setting) for (dataset, setting), size in self._changed.items() if dataset == name and not any(size)]
 
     def changed_size(self, name: str, setting: Setting) -> tuple[int, int] | None:
         """Returns how many source images and questions of a dataset are in questions that a setting changes.

@@ -35,6 +35,8 @@ class Selection:
     """Those that were selected; a controller of xdist knows their number alone."""
     notes: Sequence[str] = ()
     """What the collections that selected tests ask about say of themselves, each note once."""
+    idle: Sequence[Sequence[str]] = ()
+    """Dataset and setting of the cells without a test, because the setting changes no question of the dataset."""
     refusal: VlmRobustError | None = None
     """An error that was detected during collection; then no test runs."""
     refused_at_worker: bool = False
@@ -59,16 +61,16 @@ class Selection:
         if self.refusal is None:
             self.refusal, self.refused_at_worker = error, at_worker
 
-    def select(self, tests: Sequence[SelectedTest], notes: Sequence[str]) -> None:
-        """Notes which tests are to run, and what a reader should know about their data."""
-        self.tests, self.selected, self.notes = tests, len(tests), notes
+    def select(self, tests: Sequence[SelectedTest], notes: Sequence[str], idle: Sequence[Sequence[str]]) -> None:
+        """Notes which tests are to run, what a reader should know about their data, and cells without a test."""
+        self.tests, self.selected, self.notes, self.idle = tests, len(tests), notes, idle
 
     def expect(self, selected: int) -> None:
         """Notes how many gated tests there seem to be, before the collecting process reports it."""
         self.selected = selected
 
-    def learn(self, *, planned: int, selected: int, narrowed: str, notes: Iterable[str]) -> None:
+    def learn(self, *, planned: int, selected: int, narrowed: str, notes: Iterable[str], idle: Sequence[Sequence[str]]) -> None:
         """Notes what a worker knows; each worker knows all."""
-        self.planned, self.selected = planned, selected
+        self.planned, self.selected, self.idle = planned, selected, idle
         self.narrowed = narrowed or self.narrowed
         self.notes = list(dict.fromkeys([*self.notes, *notes]))
