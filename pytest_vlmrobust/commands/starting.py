@@ -9,12 +9,13 @@ import shlex
 import sys
 import tomllib
 import webbrowser
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
+from pytest_vlmrobust.core.errors import StoreError, UsageError, requirements_of, typed_path
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import LATEST, Commands, add_command, run_directory, say, tell
@@ -139,7 +140,7 @@ def _init(options: argparse.Namespace) -> int:
     files = {options.directory / place: content for place, content in copies.items()}
     kept = [to for to, content in files.items() if to.exists() and to.read_bytes() != content and not options.force]
     if kept:
-        raise UsageError(f"{', '.join(map(str, kept))} exist with other content. Use --force to overwrite them")
+        raise UsageError(f"{', '.join(map(str, kept))} differs from what init would write; --force overwrites it")
     for to, content in files.items():
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_bytes(content)
@@ -272,8 +273,10 @@ def _named(options: argparse.Namespace) -> tuple[str, str] | None:
 def _ask(about: str) -> str:
     try:
         return input(f"{about}: ").strip()
-    except EOFError:  # Ctrl-D ends it as Ctrl-C does
-        raise KeyboardInterrupt from None
+    except EOFError:
+        raise UsageError(
+            "the input ended before an answer, and nothing was written. Name both: --model NAME --data FILE"
+        ) from None
 
 
 def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
@@ -283,7 +286,10 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
     from pytest_vlmrobust.backends import resolve as resolve_model
     from pytest_vlmrobust.datasets import resolve
 
-    resolve_model(model)
+    try:
+        ref = resolve_model(model)
+    except UsageError as error:  # names the option that was typed
+        raise UsageError(re.sub(r"^--vlm(?= )", "--model", str(error))) from None
     dataset = resolve(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the gate prints them
@@ -319,6 +325,11 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
     }
     text = "[pytest]\n" + "".join(f"{key} = {value}\n" for key, value in ini.items())
     notes = [f"{data}: {size}, enough for bounds of {100 * drop:g} pp a setting, and of {100 * mean:g} pp in the mean"]
+    if ref.backend == "openai":
+        if find_spec("openai") is None:
+            notes.append(f"{model} needs a package that is not installed: pip install {requirements_of('openai') or 'openai'}")
+        if not ref.revision:
+            notes.append(f"{model}: add @REVISION, or this is never GO: nobody can see which weights a server runs")
     files = {Path(_INI): text.encode(), Path(_SUITE): suite.encode(), Path(_POLICY): policy.encode()}
     return _FirstGate(files, notes)
 

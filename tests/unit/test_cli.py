@@ -92,7 +92,7 @@ def test_init_overwrites_nothing_that_somebody_changed(tmp_path: Path, capsys: C
     mine.write_text("version: 1\n")
     (tmp_path / "suites" / "test_corruptions.py").unlink()
     assert main(["init", str(tmp_path)]) == 4
-    assert capsys.readouterr().err == f"vlmrobust: {mine} exist with other content. Use --force to overwrite them\n"
+    assert capsys.readouterr().err == f"vlmrobust: {mine} differs from what init would write; --force overwrites it\n"
     assert mine.read_text() == "version: 1\n"
     assert not (tmp_path / "suites" / "test_corruptions.py").exists()  # all of it or nothing
     assert main(["init", "--force", str(tmp_path)]) == 0

@@ -211,7 +211,35 @@ def test_first_gate_of_an_absent_model_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     write_questions(tmp_path, images=40)
     assert main(["init", "gate", "--model", "./nope", "--data", "questions.jsonl"]) == 4
-    assert "--vlm './nope': there is no directory 'nope'" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("vlmrobust: --model './nope': there is no directory 'nope'")
+
+
+def test_first_gate_of_a_server_says_what_it_still_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_questions(tmp_path, images=40)
+    monkeypatch.setattr("pytest_vlmrobust.commands.starting.find_spec", lambda _: None)
+    server = "openai:http://localhost:8000/v1#some/model"
+    assert main(["init", "--model", server, "--data", "questions.jsonl"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"needs a package that is not installed: pip install '?openai", said)
+    assert f"{server}: add @REVISION, or this is never GO" in said
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--model", f"{server}@1", "--data", "questions.jsonl", "--force"]) == 0
+    assert f"note: {server}" not in capsys.readouterr().out
+
+
+def test_init_at_the_end_of_its_input_does_not_say_that_somebody_stopped_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", Mock(side_effect=EOFError))
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+    assert main(["init"]) == 4
+    assert "the input ended before an answer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
