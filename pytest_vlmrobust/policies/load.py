@@ -133,7 +133,13 @@ def parse_policy(
     for earlier, later in pairwise(coverages):
         replaced += Replacement.of_coverage(earlier, later)
     if not rules:
-        raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
+        alone = (
+            "A file of waivers alone gates nothing: name your policy too, "
+            "--vlm-thresholds=policy.yaml --vlm-thresholds=waivers.yaml"
+        )
+        where = ", ".join(names) or "no thresholds file"
+        what_to_do = alone if waivers else "Add at least one rule"
+        raise PolicyError(f"{where}: no rule at all, so nothing would be gated. {what_to_do}")
     files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
     return Policy(
         tuple(rules.values()),

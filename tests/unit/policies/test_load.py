@@ -206,8 +206,14 @@ def test_other_versions_are_refused(load: Load, version: str) -> None:
 
 @pytest.mark.parametrize("files", [["version: 1\n"], ["version: 1\nrules: []\n", "version: 1\n"]])
 def test_a_policy_without_rules_gates_nothing_and_is_refused(load: Load, files: list[str]) -> None:
-    with pytest.raises(PolicyError, match=r"^a\.yaml.*: no rule at all, so nothing would be gated"):
+    with pytest.raises(PolicyError, match=r"^a\.yaml.*: no rule at all, so nothing would be gated. Add at least one rule$"):
         load(*files)
+
+
+def test_waivers_alone_gate_nothing(load: Load) -> None:
+    waiver = "{id: w, metric: pcri, where: {model: m}, cap: 0.2, owner: me, expires: 2999-01-01, reason: because}"
+    with pytest.raises(PolicyError, match="waivers alone gates nothing: name your policy too, --vlm-thresholds="):
+        load(f"version: 1\nwaivers:\n- {waiver}\n")
 
 
 def test_no_file_at_all_is_refused() -> None:
