@@ -25,6 +25,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from .words import first_few, printable
@@ -141,10 +142,15 @@ def requirements_of(extra: str) -> str:
     return " ".join(shlex.quote(needed.strip()) for needed, _, marker in parts if re.findall(r"[\w-]+|==", marker) == wanted)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ``" Did you mean 'x'?"`` for the nearest known name, or an empty string when none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
+    """Returns ``" Did you mean 'x'?"`` for the nearest known name, or an empty string when none is near.
+
+    With ``most`` above 1 it also offers near names that begin as much like it.
+    """
+    near = difflib.get_close_matches(name, list(known), n=most, cutoff=0.6)
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, next(iter(near), ""), strict=False)))
+    near = [other for other in near if other.startswith(name[:alike])]
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def typed_path(text: str | Path, folder: Path = Path(), *, given_as: str = "") -> Path:

@@ -75,7 +75,9 @@ def _refuse_misspelt(parser: pytest.Parser, args: list[str]) -> None:
     known, unknown = parser.parse_known_and_unknown_args(args)
     for option in (word.partition("=")[0] for word in unknown if word.startswith("--vlm")):
         names = [f"--{name.replace('_', '-')}" for name in vars(known) if name.startswith("vlm")]
-        raise pytest.UsageError(f"{option}: there is no such option.{did_you_mean(option, names)} pytest --help lists all")
+        raise pytest.UsageError(
+            f"{option}: there is no such option.{did_you_mean(option, names, most=2)} pytest --help lists all"
+        )
 
 
 def _files_allowed() -> float:

@@ -52,6 +52,9 @@ def test_long_lists_are_cut() -> None:
 def test_only_near_names_are_offered() -> None:
     assert did_you_mean("glas_blur", ["fog", "glass_blur"]) == " Did you mean 'glass_blur'?"
     assert not did_you_mean("zebra", ["fog", "glass_blur"])
+    options = ["--vlm-mode", "--vlm-models", "--vlm-seed"]
+    assert did_you_mean("--vlm-modle", options, most=2) == " Did you mean '--vlm-mode' or '--vlm-models'?"
+    assert did_you_mean("--vlm-sed", options, most=2) == " Did you mean '--vlm-seed'?"
 
 
 def test_a_missing_package_comes_with_its_command() -> None:
