@@ -293,12 +293,20 @@ def _comparison(judged: JudgedEstimate) -> str:
     return f"{measured}{doubt} {bound.asks(digits)}{among}"
 
 
+_HARDLY_HELPS = 20
+"""Data so many times as large, and larger than the next number, are hardly collected to decide one bound."""
+_HARDLY_FOUND = 10_000
+
+
 def _samples_in_words(needed: SamplesNeeded, estimate: Estimate) -> str:
     """Returns ``about 900 questions would decide it if this value is the true one``: in nine of ten cases."""
     if needed.most is None:
         return f"questions needed: {needed.reason}"
     images = _rounded_up(-(-needed.most * estimate.groups // estimate.n))
-    return f"about {question_count(_rounded_up(needed.most), images)} would decide it if this value is the true one"
+    would = f"about {question_count(_rounded_up(needed.most), images)} would decide it if this value is the true one"
+    if needed.most <= max(_HARDLY_HELPS * estimate.n, _HARDLY_FOUND):
+        return would
+    return f"{would}: it lies almost on the bound, so more questions hardly help; change the bound or waive it"
 
 
 def _rounded_up(count: int) -> int:
