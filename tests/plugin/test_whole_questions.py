@@ -279,6 +279,35 @@ def test_runs_are_compared_on_the_questions_that_a_setting_changes(few: Project,
     assert main(["export", "nel", str(the_run(few)), "--out", str(few.path / "nel")]) == 0
 
 
+@pytest.mark.parametrize(
+    ("chosen", "more"),
+    [
+        ("antonym", []),
+        ("mean_drop", []),  # whose settings change unlike questions
+        ("antonym", ["--vlm-aa"]),
+        pytest.param("antonym", ["-n2"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_without_the_test_of_clean_images_is_read_as_any_other(few: Project, chosen: str, more: list[str]) -> None:
+    few.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "no"}, {"right": 1.0}]}))
+    few.write("policy.yaml", FEW_POLICY.format(mode="full", bound=30))
+    ended = few.run("-k", chosen, *more, subprocess="-n2" in more).ret
+    assert ended in {0, 10}  # as other tests were not selected
+    run = the_run(few)
+    assert main(["bundle", str(run), "--out", str(few.path / "b.zip")]) == 0
+    assert main(["verify", str(few.path / "b.zip")]) == 0
+    assert main(["compare", str(run), str(run)]) == 0
+    assert few.run("-k", chosen, f"--vlm-baseline={run}").ret == ended
+
+
+def test_a_run_in_adaptive_mode_without_the_test_of_clean_images_is_verified(few: Project) -> None:
+    few.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "no"}, {"right": 1.0}]}))
+    few.write("policy.yaml", FEW_POLICY.format(mode="adaptive", bound=30))
+    assert few.run("-k", "antonym or mean_drop").ret in {0, 10}
+    assert main(["bundle", str(the_run(few)), "--out", str(few.path / "b.zip")]) == 0
+    assert main(["verify", str(few.path / "b.zip")]) == 0
+
+
 @pytest.mark.slow
 def test_two_workers_and_shards_ask_the_changed_questions_alone(few: Project) -> None:
     few_gate(few, "full", 25, IGNORES)
