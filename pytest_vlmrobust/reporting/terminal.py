@@ -347,14 +347,14 @@ def _close(console: Console, view: RunView) -> None:
         console.print(_markup(_cut(on_one_line(gate.brief), 2 * console.width)), soft_wrap=True)
     for line in view.grave:
         print_sentence(console, f"[yellow]{_plain(line)}[/]")
+    for model, policy in facts.policies.items():
+        console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
     for model, own in view.several.items():
         console.print(f"decision about {_plain(model)}: {_styled(own)}", soft_wrap=True)
     print_sentence(console, f"{_styled(view)}  {_plain(view.sentence)}")
     places = _places(facts)
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)
-    for model, policy in facts.policies.items():
-        console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
 
 
 def _places(facts: RunFacts) -> list[str]:

@@ -181,7 +181,7 @@ def test_a_go_is_one_screen_whose_last_words_are_the_decision_and_where_it_is_ke
     (decision,) = [number for number, row in enumerate(last) if row.startswith("GO  ")]
     assert last[title + 1].startswith("model on data: clean 100.0 %")
     assert last[decision + 1].startswith("report report/report.html (vlmrobust open), run 20")
-    assert last[decision + 2].startswith("policy of model: policy.yaml ")
+    assert last[decision - 1].startswith("policy of model: policy.yaml ")
     assert letters(terminal.text) == "." * TESTS
 
 

@@ -34,9 +34,9 @@ warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 1 FAIL, 1 ERROR, 1 PASS
 120 inferences; 80 answers were cached
 only 3 of 8 tests ran: the decision is about these alone
+policy of m: p.yaml 0123456789ab
 NO-GO  1 verdict broke a bound
 report out/report.html (vlmrobust open out), run 1
-policy of m: p.yaml 0123456789ab
 """
 
 
@@ -72,9 +72,9 @@ def test_the_decision_stands_last_before_where_its_evidence_is() -> None:
     assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, none failed"
     facts = RunFacts(policies={"m": "p.yaml 01"}, directory="runs/1")
     assert render(record("a"), facts=facts).splitlines()[-3:] == [
+        "policy of m: p.yaml 01",
         "GO  1 verdict passed, none failed",
         "run runs/1",
-        "policy of m: p.yaml 01",
     ]
 
 
