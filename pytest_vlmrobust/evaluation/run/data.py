@@ -93,6 +93,7 @@ class RunData:
     _opened: dict[str, Collection | None] = field(default_factory=dict)
     _looked: dict[str, Dataset] = field(default_factory=dict)
     _changed: dict[tuple[str, Setting], tuple[int, int]] = field(default_factory=dict)
+    _unreadable: set[str] = field(default_factory=set)
 
     @cached_property
     def questions(self) -> dict[str, str]:
@@ -232,9 +233,12 @@ class RunData:
 
         ``None`` for a setting that changes images alone, and for data that cannot be read.
         """
-        if not split(setting)[0] or not (samples := self._chosen(name, self.sample)):
+        if not split(setting)[0] or name in self._unreadable:
             return None
         if (name, setting) not in self._changed:
+            if not (samples := self._chosen(name, self.sample)):
+                self._unreadable.add(name)
+                return None
             try:
                 changed = [sample for sample in samples if perturbed(sample, setting, seed=0) != sample]
             except Exception:  # noqa: BLE001 - of a user's perturbation: the test that asks says what is wrong

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.sampling import DrawnByRow, chosen
@@ -46,6 +46,14 @@ def test_copies_of_a_question_can_be_drawn_by_row(tmp_path: Path) -> None:
     shapes = RunData(("shapes",), sample="20%rows").open("shapes")
     assert not isinstance(shapes, DrawnByRow)  # no question counts only together with others
     assert [sample.id for sample in chosen(shapes, "20%rows")] == [sample.id for sample in chosen(shapes, "20%")]
+
+
+def test_data_that_cannot_be_read_are_read_once_for_all_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file := tmp_path / "data.jsonl").write_text("{")
+    read, data = list[str](), RunData((str(file),))
+    monkeypatch.setattr(RunData, "_chosen", lambda self, name, sample: read.append(name) or ())
+    assert {data.changed_size("data", Setting.parse(setting)) for setting in ("antonym", "negation")} == {None}
+    assert read == ["data"]
 
 
 def test_without_names_the_embedded_data_are_asked() -> None:
