@@ -239,14 +239,17 @@ def _part(models: Sequence[RunModel], dataset: str, settings: Sequence[Setting],
 
     first = models[0]
     samples = first.run.samples(dataset)
-    counts = {setting: len(first.run.evidence.get_scores(first.cell(dataset, setting))) for setting in settings}
-    several = [str(setting) for setting, count in counts.items() if count > len(samples)]
-    few = [str(setting) for setting, count in counts.items() if count < len(samples)]
+    shares = {
+        setting: [len(one.run.evidence.get_scores(one.cell(dataset, setting))) / len(one.run.samples(dataset)) for one in models]
+        for setting in settings
+    }
+    several = [str(setting) for setting, own in shares.items() if max(own) > 1]
+    few = [str(setting) for setting, own in shares.items() if min(own) < 1 and str(setting) not in several]
     for names, why in ((several, "show several images of a sample"), (few, "change a part of the questions")):
         if names:
             number = quantity(len(names), "setting does", "settings do")
             left_out.append(f"{dataset}: {number} not count: {first_few(names, SHOWN)}; they {why}")
-    counted = [setting for setting, count in counts.items() if count == len(samples)]
+    counted = [setting for setting, own in shares.items() if {*own} == {1}]
     asked_blind = all(model.cell(dataset, NO_IMAGE) in model.run.evidence.cells() for model in models)
     table = paired_table(models, dataset, [CLEAN, *counted, *([NO_IMAGE] if asked_blind else [])], rescored=False)
     by_setting = dict(table.by_setting)

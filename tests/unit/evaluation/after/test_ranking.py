@@ -93,6 +93,17 @@ def test_a_better_model_stands_first_and_is_told_apart(tmp_path: Path) -> None:
     assert (found.samples, found.settings) == (N, 3)
 
 
+@pytest.mark.parametrize("first", ["whole", "part"])
+def test_a_setting_that_changes_fewer_questions_in_one_of_the_runs_does_not_count(tmp_path: Path, first: str) -> None:
+    for name, count in (("whole", N), ("part", N - 9)):
+        run(tmp_path / name, {"abcd"[count == N]: scripted(0.7)})
+        with Evidence.open(tmp_path / name) as evidence:
+            cell = stored("abcd"[count == N], "data", "option_order:1", [1.0] * count)
+            evidence.put_cell(dataclasses.replace(cell, places=tuple(range(count)), questions=dict.fromkeys(range(count), "{}")))
+    runs = [("", tmp_path / name) for name in sorted(("whole", "part"), key=lambda name: name != first)]
+    assert "data: 1 setting does not count: option_order:1; they change a part of the questions" in rank(runs).left_out
+
+
 @pytest.mark.parametrize("by", BY)
 def test_models_that_answer_alike_share_rank_and_numbers(tmp_path: Path, by: str) -> None:
     models = {"one": scripted(0.7), "twin": scripted(0.7), "other": scripted(0.1, 3, clean=0.6)}
