@@ -177,8 +177,8 @@ def _why_unanswered(suite: str) -> str:
 def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, str]:
     """Returns the tests of a run of one suite, each with its table."""
     table_of: dict[MetricKey, str] = {}
-    whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
-    whole = tuple(name for name in whole if suite in SIMULATED or name in own_settings(suite))
+    ends = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
+    whole = [name for name in ends if suite in SIMULATED or name in own_settings(suite)]
     for dataset, asked in truth.datasets.items():
         table = dataset if asked.task else suite
         own = []
