@@ -20,7 +20,7 @@
   const hidden = (text) => el("span", { class: "hidden" }, text);
   const verdict = (outcome) => {
     const mark = data.marks[outcome];
-    return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
+    return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome === "MEASURED" ? "not judged" : outcome}`);
   };
   const rightward = new Set(["value", "interval", "bound", "n"]);
   const labelled = (cell, name) => {
