@@ -308,6 +308,19 @@ def test_a_run_in_adaptive_mode_without_the_test_of_clean_images_is_verified(few
     assert main(["verify", str(few.path / "b.zip")]) == 0
 
 
+def test_a_sweep_whose_settings_change_no_question_in_common_is_verified(few: Project) -> None:
+    rows = [json.loads(line) for line in (few.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
+    options = {"options": ["dog", "cat"], "answer": "A"}
+    rows[FEW:] = [{**row, "question": "What is it?", **options} for row in rows[FEW:]]
+    few.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    few.write("suite/test_suite.py", FEW_SUITE.replace('"antonym", "letter_case:upper")\n@', '"antonym", "option_order:1")\n@'))
+    few.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "no"}, {"right": 1.0}]}))
+    few.write("policy.yaml", FEW_POLICY.format(mode="full", bound=30))
+    few.run("-k", "clean or no_image or mean_drop").stdout.fnmatch_lines(["*no question is changed by the settings of the test*"])
+    assert main(["bundle", str(the_run(few)), "--out", str(few.path / "b.zip")]) == 0
+    assert main(["verify", str(few.path / "b.zip")]) == 0
+
+
 @pytest.mark.slow
 def test_two_workers_and_shards_ask_the_changed_questions_alone(few: Project) -> None:
     few_gate(few, "full", 25, IGNORES)

@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.results import MAX_SCORE, NOT_PREDICTED, UNASKED, CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
+from pytest_vlmrobust.perturbations.questions import split
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.questions import RUN_AGAIN
@@ -87,7 +88,8 @@ class StoredAnswers:
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
         """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
         if (dataset, setting) not in self._changed:
-            self._changed[dataset, setting] = tuple(sorted(self.evidence.changed_questions(dataset, setting))) or None
+            found = tuple(sorted(self.evidence.changed_questions(dataset, setting)))
+            self._changed[dataset, setting] = found if found or _changes_questions(setting) else None
         return self._changed[dataset, setting]
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
@@ -138,6 +140,14 @@ class StoredAnswers:
         if (model, dataset) not in self._samples:
             self._samples[model, dataset] = self.evidence.samples(dataset, model)
         return self._samples[model, dataset]
+
+
+def _changes_questions(setting: Setting) -> bool:
+    """Whether a setting changes questions, of which a run that refused its tests has none; no setting that is not registered."""
+    try:
+        return bool(split(setting)[0])
+    except UnknownName:
+        return False
 
 
 def _check_views(evidence: Evidence, stored: StoredCell) -> None:
