@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ _FILLED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the store has every answer that a run was to fill in."""
 _UNWRITTEN: pytest.StashKey[list[str]] = pytest.StashKey()
 """The reasons why files could not be written."""
+_STREAMS: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the JUnit file of pytest was a pipe or a device at the start."""
 _PRINTED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the page of the gate was printed."""
 
@@ -471,6 +474,7 @@ def _print_page(terminalreporter: pytest.TerminalReporter, config: pytest.Config
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Confirms a GO with exit code 0 after all other hooks, ``pytest_unconfigure`` and cleanups included."""
     register_profiles(config)
+    config.stash[_STREAMS] = _is_stream(_junit_path(config))
     shows = only_shows(config)  # asked now: a hook may change options
     try:
         status = yield
@@ -507,7 +511,7 @@ def _look_again(config: pytest.Config, status: int | None, error: BaseException 
 def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseException | None) -> int | None:
     """Takes a GO back that rests on what is no longer there, and returns the exit code: 0 of a GO alone."""
     unread, unwritten = _unread(config, run, error), raised_in(error, JUNIT)
-    junit = None if unwritten else _junit_file(config, run)
+    junit = None if unwritten else _junit_file(config)
     ends_well = status == 0 or (isinstance(error, SystemExit) and not error.code)
     reasons = [unread] if unread else []
     if unwritten:
@@ -571,16 +575,28 @@ def _unread(config: pytest.Config, run: Run, error: BaseException | None) -> str
     return f"standard output could not be written ({why}), so the result of the gate was not shown. {advice}"
 
 
-def _junit_file(config: pytest.Config, run: Run) -> Path | None:
-    """Returns the JUnit file of pytest; ``None`` without one, or if it is printed or goes into a pipe: that is not read again."""
-    given = os.path.expanduser(os.path.expandvars(config.getoption("xmlpath", default=None) or ""))  # noqa: PTH111 - as pytest
-    path = run.inputs.invocation / given
+def _junit_path(config: pytest.Config) -> Path:
+    given = config.getoption("xmlpath", default=None) or ""
+    return config.invocation_params.dir / os.path.expanduser(os.path.expandvars(given))  # noqa: PTH111 - as pytest
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a pipe or a device."""
+    with contextlib.suppress(OSError, ValueError):  # there is none, or it may not be looked at
+        mode = path.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
+def _junit_file(config: pytest.Config) -> Path | None:
+    """Returns the JUnit file of pytest; ``None`` without one, or if it is printed or went into a pipe: that is not read again."""
+    path = _junit_path(config)
     for stream in (1, 2):
         with contextlib.suppress(OSError):  # there is no such file, or the stream is closed
             if os.path.samestat(path.stat(), os.fstat(stream)):
                 return None
-    is_stream = path.exists() and not path.is_file() and not path.is_dir()
-    return path if given and not is_stream else None
+    excused = config.stash.get(_STREAMS, False) and _is_stream(path)
+    return path if config.getoption("xmlpath", default=None) and not excused else None
 
 
 def _lost(run: Run, junit: Path | None) -> list[str]:
@@ -590,7 +606,9 @@ def _lost(run: Run, junit: Path | None) -> list[str]:
 
     lost: list[str] = []
     try:
-        runs = runs_in(junit) if junit else ()
+        runs = runs_in(junit) if junit and not _is_stream(junit) else ()
+        if junit and _is_stream(junit):  # reading it may never end
+            lost.append(f"--junitxml {junit}: was replaced by a pipe or a device. {LOST}")
         if runs and run.inputs.run_id not in runs:
             lost.append(f"--junitxml {junit}: is of another run. {LOST}")
     except (OSError, ValueError) as error:

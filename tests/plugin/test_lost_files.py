@@ -200,6 +200,7 @@ LATE_DAMAGES = {
         for name, path, expected in (
             ("manifest", "run / 'manifest.json'", "manifest.json: was replaced by another file during the run"),
             ("page", "here / 'out' / 'report.html'", "out/report.html: was replaced by another file during the run"),
+            ("JUnit", "here / 'junit.xml'", "junit.xml: was replaced by a pipe or a device"),
         )
         if hasattr(os, "mkfifo")
     },
@@ -214,6 +215,7 @@ QUICK_LATE = (
     *QUICK,
     "manifest",
     "manifest is a pipe",
+    "JUnit is a pipe",
     "docket not read",
     "page changed",
     "JUnit",
