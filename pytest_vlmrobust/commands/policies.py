@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,7 +110,8 @@ def _check(options: argparse.Namespace) -> int:
         tell(f"note: {note}")
     if options.samples and (unknown := rules_without_sample_size(policy)):
         rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
-        tell(f"note: not checked at this size: {rules}")
+        power = shlex.join(["vlmrobust", "power", *options.files, "--samples", str(options.samples)])
+        tell(f"note: not checked at this size: {rules}. `{power}` simulates them")
     printed = [finding for finding in findings if not (finding.refused or finding.noted)]
     warnings = [*map(str, [*printed, *lacks_basics(policy)]), *noise.warnings]
     for finding in warnings:
