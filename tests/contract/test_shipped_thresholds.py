@@ -114,6 +114,12 @@ def test_rules_are_about_any_data_or_the_policy_says_that_a_run_may_leave_them_o
         assert any(rule.applies(test) for test in near), rule.id
 
 
+def test_every_setting_that_asks_for_the_opposite_has_a_rule() -> None:
+    asked = [test for test in shipped_tests() if test.metric == "directional_sensitivity"]
+    assert {str(test.setting) for test in asked} == {"negation", "antonym"}
+    assert all(any(rule.applies(test) for rule in read("wording").rules) for test in asked)
+
+
 def test_no_published_model_breaks_the_policy_of_its_paper_and_the_worst_of_nine_is_said() -> None:
     policy = read("robustbench")
     found = published_sweeps()
