@@ -168,6 +168,7 @@ class Collector:
             if failed.key not in self._run.results.by_test:  # of a test that fails twice, the first reason
                 self._take(failed)
 
+    @pytest.hookimpl(tryfirst=True)  # before pytest prepares its own words, which may take seconds
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest was ended: by a person, by ``pytest.exit``, or by a number of failures."""
         self._run.results.stopped = f"pytest was interrupted ({_first_line(excinfo.value)})"

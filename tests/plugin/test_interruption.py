@@ -196,6 +196,15 @@ def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project:
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 
+def test_what_an_interrupted_run_waits_for_is_said_before_pytest_shows_where_it_was(project: Project) -> None:
+    """Pytest writes down every argument of every call for that, the whole data among them: seconds on a busy machine."""
+    own = "import pytest\n\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n"
+    hook = "session.config.hook.pytest_keyboard_interrupt.get_hookimpls()"
+    project.write("conftest.py", f"{own}    print('ORDER', *[one.plugin_name for one in reversed({hook})])\n")
+    order = re.findall(r"ORDER (.*)", project.run("-s").stdout.str())[0].split()
+    assert order.index("vlmrobust-collector") < order.index("terminalreporter")
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_that_comes_while_the_run_concludes_does_not_break_into_it(slow_project: Project, how: signal.Signals) -> None:
     hook = "@pytest.hookimpl(tryfirst=True)\ndef pytest_terminal_summary():\n"
