@@ -153,10 +153,11 @@ class AnswersOfChanged(PartOfAnswers):
         chosen = self.chosen if places is None else [self.chosen[place] for place in places]
         found = self.whole.changed(cell.dataset, cell.setting)
         changed = {*(chosen if found is None else found)}
+        ask = self.whole.result if places is not None else self._whole_cell
         if changed.issuperset(chosen) or split(cell.setting)[1] != CLEAN:
-            return self.whole.result(cell, chosen)
-        own = self.whole.result(cell, [place for place in chosen if place in changed])
-        clean = self.whole.result(replace(cell, setting=CLEAN), [place for place in chosen if place not in changed])
+            return ask(cell, chosen)
+        own = ask(cell, [place for place in chosen if place in changed])
+        clean = ask(replace(cell, setting=CLEAN), [place for place in chosen if place not in changed])
         rows = {
             place: (sample, answer)
             for each in (own, clean)
@@ -166,6 +167,11 @@ class AnswersOfChanged(PartOfAnswers):
         }
         samples, answers = zip(*(rows[place] for place in chosen), strict=True)
         return CellResult.of(cell, samples, answers, views=1, places=chosen, notes=own.notes, seconds=own.seconds)
+
+    def _whole_cell(self, cell: Cell, places: Sequence[int]) -> CellResult:
+        """Returns a part of a cell that is asked whole, as readers of the evidence expect it."""
+        changed = self.whole.changed(cell.dataset, cell.setting)
+        return self.whole.result(cell, None if changed is None else sorted({*changed, *places})).part(places)
 
     def asked(self, cell: Cell, places: Sequence[int]) -> list[int]:
         """Returns which places of the dataset are asked about, of those among these samples."""
