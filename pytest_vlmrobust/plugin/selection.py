@@ -116,7 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests = [selected_test(item) for item in items if is_gated(item)]
     datasets = list(dict.fromkeys(test.about.dataset for test in tests))
     idle = [(name, setting) for name in datasets for setting in run.inputs.data.idle(name)]
-    selection.select(tests, run.inputs.data.notes(datasets), idle)
+    selection.select(tests, run.inputs.data.notes(datasets) if tests else [], idle)
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:

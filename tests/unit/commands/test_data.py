@@ -54,7 +54,7 @@ def run(capsys: Captured, *arguments: str | Path, code: int = 0) -> tuple[dict[s
 
 def test_what_a_benchmark_is_and_how_it_is_scored(tmp_path: Path, capsys: Captured) -> None:
     facts, error = run(capsys, synthetic.write("POPE", tmp_path))
-    assert facts["read as"] == "POPE: yes/no questions: is this object in the picture?"
+    assert facts["read as"] == "POPE: yes/no questions: is this object in the image?"
     assert facts["rule of its makers"].startswith(
         "F1 of yes; a question counts once in each set that its category names (VLMEval"
     )

@@ -396,8 +396,8 @@ def test_text_keeps_its_width(name: str, width: int) -> None:
         ("pcri", "n*n attempts beat one even for a model that guesses"),
         ("absolute_continuous_error", "on a flat curve it is all noise"),
         ("worst_case_drop", "too large on average (the winner's curse)"),
-        ("relative_corruption_error", "The smaller the visual gain, the more noise"),
-        ("mean_corruption_error", "only if reference model, samples and settings are the same"),
+        ("relative_corruption_error", "The smaller the visual gain, the noisier"),
+        ("mean_corruption_error", "only with the same reference model, samples and settings"),
     ],
 )
 def test_what_to_beware_of_is_said(name: str, warning: str) -> None:
