@@ -131,7 +131,7 @@ class Run:
 
     @property
     def cells(self) -> list[Cell]:
-        """Every kind of cell, by a model that does the tasks and by one that points to wrong cells."""
+        """Every kind of cell that is planned, by a model that does the tasks and by one that points to wrong cells."""
         suites = {
             name: ("observatory",) if task else tuple(SETTINGS.keys() - {OBSERVATORY}) for name, task in self.datasets.items()
         }
@@ -140,6 +140,7 @@ class Run:
             for dataset, own in suites.items()
             for model in ("large", *(["small"] if dataset == "words.pointing" else []))
             for name in (*BASELINES, *(setting for suite in own for setting in SETTINGS[suite]))
+            if self.evaluator.changed(dataset, Setting.parse(name)) != ()
         ]
 
     @property
@@ -153,6 +154,7 @@ class Run:
                 fits = one.facts.suite in {"", BASELINE, suite} and (one.name != "hint_gain" or task == "semi_guided")
                 if fits:
                     settings = [Setting.parse(name) for name in SETTINGS[suite] if "+" not in name]
+                    settings = [each for each in settings if self.evaluator.changed(dataset, each) != ()]
                     yield SweepMetric("thinker" if one.name == "thinking_gain" else "large", dataset, one.name), settings
 
     def judge(self, policy: Policy, baseline: Baseline | None = None, *, attempts: bool = False) -> Judge:
@@ -168,8 +170,16 @@ class Run:
         return asked
 
     def planned(self, planned: Planned, *, baseline: bool = False, attempts: bool = False) -> set[str]:
-        tests = metric_keys(planned, self.asked(planned.dataset), baseline=baseline, attempts=attempts)
-        return {test.metric for test in tests}
+        asked = self.asked(planned.dataset)
+        if isinstance(planned, Cell):
+            asked = replace(asked, samples=self.counted(planned))
+        return {test.metric for test in metric_keys(planned, asked, baseline=baseline, attempts=attempts)}
+
+    def counted(self, about: Cell) -> list[Sample]:
+        """The samples that a test counts: those that its setting changes, where it changes questions."""
+        samples = self.evaluator.samples(about.dataset)
+        changed = self.evaluator.changed(about.dataset, about.setting)
+        return [*samples] if changed is None else [samples[place] for place in changed]
 
     def judged(self) -> Iterator[Judged]:
         """Yields every test, cells with and without an earlier run and with further attempts."""
@@ -239,8 +249,7 @@ def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(r
     seen = set()
     for about in (about for about in run.cells if about.dataset in {"shapes", "published"}):
         asked = run.asked(about.dataset)
-        samples = asked.samples or ()
-        record = judge.cell(about)
+        samples, record = run.counted(about), judge.cell(about)
         for category in {sample.category for sample in samples}:
             part = DatasetFacts(asked.task, asked.corpus_metric, [sample for sample in samples if sample.category == category])
             test = PlannedTest(about, part, attempts=about.setting.name == "patches")
