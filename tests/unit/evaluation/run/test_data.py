@@ -51,7 +51,12 @@ def test_copies_of_a_question_can_be_drawn_by_row(tmp_path: Path) -> None:
 def test_data_that_cannot_be_read_are_read_once_for_all_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file := tmp_path / "data.jsonl").write_text("{")
     read, data = list[str](), RunData((str(file),))
-    monkeypatch.setattr(RunData, "_chosen", lambda self, name, sample: read.append(name) or ())
+
+    def chosen_samples(_: RunData, name: str, _sample: str) -> tuple[()]:
+        read.append(name)
+        return ()
+
+    monkeypatch.setattr(RunData, "_chosen", chosen_samples)
     assert {data.changed_size("data", Setting.parse(setting)) for setting in ("antonym", "negation")} == {None}
     assert read == ["data"]
 
