@@ -145,7 +145,7 @@ class Client:
         sent = self._completed(arguments)
         try:
             raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **sent)
-        except Exception as error:  # noqa: BLE001 - whatever the client raises is about the server
+        except Exception as error:  # noqa: BLE001 - every error of the client is about the server
             if fact := self._refused_parameter(error, sent):
                 if fact not in self.learned:
                     self.learned.add(fact)

@@ -205,7 +205,7 @@ def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
         raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}.{did_you_mean(value, known)}")
 
 
-# What a backend returns is checked against its contract on arrival: a broken answer is no score, whoever wrote the backend.
+# What a backend returns is checked against its contract on arrival: a broken answer gets no score, from any backend.
 
 
 LARGEST_DETAILS = 1000
@@ -497,7 +497,7 @@ class Guard:
         work = (returned, lambda: self._in_words(method, call))
         try:
             Thread(target=_complete, args=work, name=_TIMED, daemon=True).start()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - too many threads, or the backend has exchanged their class
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - too many threads, or a backend replaced the class
             raise kind(f"{self._model} cannot be asked under a time limit (--vlm-timeout): {_what(error)}") from None
         try:
             return returned.result(limit)
@@ -519,7 +519,7 @@ class Guard:
         with _interrupts() as came:
             try:
                 found.append(call())
-            except BaseException as caught:  # noqa: BLE001 - whatever it is, it ends this call and nothing else
+            except BaseException as caught:  # noqa: BLE001 - any error ends this call only
                 error = caught
                 # errors of this package say what to do; only the run itself may say that a budget is spent
                 kind: type = type(caught)
@@ -549,7 +549,7 @@ def left_behind() -> bool:
 def _complete(returned: Future[T], call: Callable[[], T]) -> None:
     try:
         returned.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         returned.set_exception(error)
 
 
@@ -604,7 +604,7 @@ def _is_readable(error: BaseException | None) -> bool:
                 return True
             str(error)
             error = error.__cause__ or error.__context__
-    except BaseException:  # noqa: BLE001 - then it is said that it cannot be read
+    except BaseException:  # noqa: BLE001 - the caller reports an unreadable error
         return False
     return False
 
@@ -612,7 +612,7 @@ def _is_readable(error: BaseException | None) -> bool:
 def _what(error: BaseException) -> str:
     try:
         return on_one_line(f"{type(error).__name__}: {str.__str__(str(error))}", _LONGEST).removesuffix(":").removesuffix(": ")
-    except BaseException:  # noqa: BLE001 - an error that cannot be spelled is an error all the same
+    except BaseException:  # noqa: BLE001 - its message fails to print, but it is still an error
         return "an error without a message that can be read"
 
 
@@ -633,5 +633,5 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 def _shown(value: object) -> str:
     try:
         return f"{on_one_line(_REPR.repr(value), _LONGEST)} of type {type(value).__name__}"
-    except BaseException:  # noqa: BLE001 - a value that cannot be spelled is the wrong one all the same
+    except BaseException:  # noqa: BLE001 - the value fails to print, but it is still wrong
         return "something that cannot be shown"

@@ -154,8 +154,8 @@ class Leased:
 def leased(device: str) -> Leased:
     """Returns the device of this process: for ``cuda``, a GPU that no other process of this user has leased; else ``device``.
 
-    The lease lasts as long as the process, for all its models. A GPU named by its number is used as it is,
-    whoever else uses it.
+    The lease lasts as long as the process, for all its models. A GPU named by its number is used
+    even if other processes use it.
     """
     return _lease_of_this_process() if device == "cuda" else Leased(device)
 

@@ -103,7 +103,7 @@ class ScriptedBackend:
     def _answer(self, request: Request) -> Prediction:
         try:
             answer = self._script(request)
-        except Exception as error:  # noqa: BLE001 - a script stands for a model, whose failures are predictions
+        except Exception as error:  # noqa: BLE001 - a failing script counts as a failed prediction of a model
             return failed_prediction(f"{type(error).__name__}: {error}")
         return answer if isinstance(answer, Prediction) else Prediction(text=answer, method="generate")
 

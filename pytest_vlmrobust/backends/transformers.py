@@ -44,7 +44,7 @@ _TOKENS_ON_CPU = 1536
 """Tokens and patches of a batch on a CPU; more take more memory without saving time."""
 _TRIM_SECONDS = 5.0
 """How often memory that batches on a CPU have freed is given back: the GNU C library keeps it for the next ones, some hundred
-megabytes in pieces after a few minutes, and whoever takes it again pays a tenth of the time of a batch."""
+megabytes in pieces after a few minutes, and taking it again costs a tenth of the time of a batch."""
 _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 _OF_OPTIONS = {
     "device_map": ("device-map", ("accelerate",)),

@@ -308,7 +308,7 @@ def _note_failure(problems: list[str], what: str) -> Iterator[None]:
         yield
     except (OSError, VlmRobustError) as error:
         problems.append(f"the {what} could not be written: {on_one_line(str(error), None)}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and must not hide what was decided
+    except Exception as error:  # noqa: BLE001 - reported, and must not hide the verdicts
         problems.append(f"writing the {what} ended in {type(error).__name__}: {on_one_line(str(error), None)}")
 
 
@@ -615,7 +615,7 @@ def _lost(run: Run, junit: Path | None) -> list[str]:
         lost.append(f"--junitxml {junit}: expected what pytest wrote there: {getattr(error, 'strerror', '') or error}. {LOST}")
     try:
         return [*lost, *run.results.losses()]
-    except Exception as error:  # noqa: BLE001 - whatever somebody put there, it is not what the run wrote
+    except Exception as error:  # noqa: BLE001 - any unreadable file is not what the run wrote
         return [*lost, f"{run.inputs.directories.run}: cannot be read any more: {type(error).__name__} ({error})"]
 
 

@@ -269,7 +269,7 @@ class _Test(_Planned, total=False):
 
 
 class Docket(TypedDict, total=False):
-    """The parts of ``docket.json``; whoever needs one that is absent says so."""
+    """The parts of ``docket.json``; a caller reports a part that it needs and does not find."""
 
     date: str
     latest: str
@@ -356,7 +356,7 @@ _QUALITY = 80
 class Pictures:
     """A folder of WebP files that any number of processes may fill at once.
 
-    A file is written whole or not at all, and its name says what is on it: whoever finds it there has nothing to do.
+    A file is written whole or not at all, and its name identifies the image: a process that finds it writes nothing.
     """
 
     def __init__(self, directory: Path) -> None:

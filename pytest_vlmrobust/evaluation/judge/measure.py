@@ -1,6 +1,6 @@
 """Measuring: from the answers of a test to its estimates and the notes of its record.
 
-This module knows no bounds and no verdicts.
+This module knows no bounds of rules and no verdicts.
 """
 
 from __future__ import annotations

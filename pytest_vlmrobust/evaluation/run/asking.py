@@ -330,7 +330,7 @@ class Engine:
                 stored = self._store.get_many([request.key]).get(request.key)
             if leads and stored is None:
                 prepared = backend.prepare(request) if backend is not None and backend.prepares else Prepared(request)
-        except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
+        except BaseException as caught:  # noqa: BLE001 - raised for the caller that waits for this question
             error = _without_frames(caught)
         with self._changed:
             self._preparing -= 1
@@ -351,7 +351,7 @@ class Engine:
             try:
                 view = self._maker.view(question.query.sample, question.cell.setting)
                 future.set_result(view)
-            except BaseException as error:  # noqa: BLE001 - raised below, and for others who wait for this view
+            except BaseException as error:  # noqa: BLE001 - raised below, and for other callers that wait for this view
                 future.set_exception(error)
             with self._changed:
                 self._keep_few(recipe, view)
@@ -384,7 +384,7 @@ class Engine:
             answers = self._answered(batch)
             if self._backend is not None and not self._backend.given_up:
                 limits = self._limits_of(self._model, self._backend)
-        except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for one of these questions
+        except BaseException as caught:  # noqa: BLE001 - raised for the callers that wait for these questions
             error = _without_frames(caught)
         with self._changed:
             self._computing -= 1

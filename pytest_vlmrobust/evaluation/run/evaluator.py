@@ -174,7 +174,7 @@ class Evaluator:
             owner=self.owner,
             batch_size=self.batch_size,
             threads=self.options.threads,
-            notice=lambda text: self.notice(text),  # noqa: PLW0108 - whoever is told may change
+            notice=lambda text: self.notice(text),  # noqa: PLW0108 - self.notice can change later
             time_limit=self.options.time_limit,
             ledger=self.ledger,
         )

@@ -185,7 +185,7 @@ class ViewMaker:
         }
 
     def forget(self) -> None:
-        """Frees the source images; whoever needs one again reads it again."""
+        """Frees the source images; the next caller that needs an image reads it again."""
         with self._lock:
             self._sources.clear()
             self._held = 0
