@@ -91,7 +91,7 @@ def letter_pull(chosen_by_letter: ByLetter, right_by_letter: ByLetter) -> float:
     """How much more often, or less often, a letter is answered than its option is right, for the letter that is worst.
 
     All orders count. Over all cyclic orders each letter is right equally often. So what a model does not know pulls no letter
-    if the model chooses by the option. Orders with an unreadable answer are left out.
+    if the model chooses by the option. Orders with an unreadable answer are left out, and so are questions that have no other.
 
     Formula: ``max over letters L of |share of answers L - share of right options L|``
 

@@ -124,6 +124,8 @@ FRAGILE = [BLIND, {"setting": "option_order:*", "right": 0.4}, {"right": 1.0}]
 """Of a model that often follows the letter of the right option, which is then another option's."""
 LETTER = [BLIND, {"task": "choice", "sample": "*[02468]-*", "answer": "A"}, {"right": 1.0}]
 """Of a model that says A to every second question."""
+UNREADABLE = [*LETTER[:2], {"answer": "what?"}]
+"""Of a model that says A to every second question, and nothing that can be read to the others."""
 FORMAT = [BLIND, {"setting": "option_format:*", "right": 0.6}, {"right": 1.0}]
 """Of a model that is lost without ``A.`` before an option."""
 DEAF = [BLIND, {"setting": "negation", "right": 0.0}, {"right": 1.0}]
@@ -138,6 +140,7 @@ GUESSER = [BLIND, {"setting": "negation", "right": "chance"}, {"right": 1.0}]
         ("options", SOUND, 0, {"circular_accuracy": 1.0}),
         ("options", FRAGILE, 1, {"circular_accuracy": 0.4, "answer_agreement": 0.4}),
         ("options", LETTER, 1, {"letter_pull": 0.4}),
+        ("options", UNREADABLE, 1, {"letter_pull": 0.75}),  # of the questions with an answer
         ("wording", SOUND, 0, {"wording_range": 0.0, "directional_sensitivity": 1.0}),
         ("wording", FORMAT, 1, {"wording_range": 0.4}),  # of the questions that have options
         ("wording", DEAF, 1, {"directional_sensitivity": -2.55}),  # a guess is right in three of four choices, or in half

@@ -56,6 +56,19 @@ def with_choices(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTab
     return rows_of(table, kept), [sample for sample, has in zip(samples, kept, strict=True) if has], said
 
 
+def with_letters(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
+    """Returns the scores of the questions with an answer that names an option, their samples, and what was left out.
+
+    A question without one says nothing about letters, and would count as one that no letter pulls. Without any such question all
+    stay, and the metric says why it does not apply.
+    """
+    kept = np.sum([*(table.right_by_letter or {}).values()], axis=0) != 0.0  # the shares add up to 1, or to NaN where one failed
+    if kept.all() or not kept.any():
+        return table, list(samples), ""
+    said = f"left out {int((~kept).sum())} of {quantity_of(len(kept), 'question')}, as no answer to them names an option"
+    return rows_of(table, kept), [sample for sample, is_kept in zip(samples, kept, strict=True) if is_kept], said
+
+
 def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
     """Returns the scores without samples whose target the setting changes, their samples, and what was left out.
 

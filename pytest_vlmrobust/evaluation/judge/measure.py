@@ -51,7 +51,7 @@ from pytest_vlmrobust.policies import MetricKey, Policy, Rule
 from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
 from .budgets import blind_unparsed, budget_measures, failure_measures
-from .cell_quantities import with_choices, with_kept_labels
+from .cell_quantities import with_choices, with_kept_labels, with_letters
 from .context import OPTIONS, WORDING, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .measurements import applying, estimate_all, metric_key, metric_keys
 from .reads import (
@@ -359,6 +359,9 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
         notes += [changed, metric.note(table) if metric.note and table.samples else ""]
     if metric.suite == OPTIONS:
         table, samples, without = with_choices(table, samples)
+        notes.append(without)
+    if metrics.Needs.CHOSEN_BY_LETTER in metric.needs:
+        table, samples, without = with_letters(table, samples)
         notes.append(without)
     flat = same_pictures([answers.result(cell) for cell in used]) if metric.suite == SUITE else ""
     refusal = observatory.why_not_offered(sweep.metric, table) or flat
