@@ -356,8 +356,8 @@ _LABEL = re.compile(
 
 
 def _marked(table: Mapping[str, Any], options: Options) -> Outcome:
-    if any(fold_case(str(said)) == fold_case(options.raw[letter]) for letter, said in table.items()):
-        return Stop.AMBIGUOUS  # the options are repeated, not marked
+    if any(fold_case(str(said)) in options.whole for said in table.values()):
+        return Stop.AMBIGUOUS  # the options may be repeated, not marked
     marks = {letter: _mark(said) for letter, said in table.items()}
     truths = [letter for letter, mark in marks.items() if mark is True]
     if all(isinstance(mark, bool) for mark in marks.values()):
@@ -462,6 +462,5 @@ def _in_words(text: str, options: Options) -> Outcome:
         table[letter] = match["mark"]
     if len(table) == 1 and not isinstance(_mark(matches[0]["mark"]), bool):
         return None
-    outcome = _marked(table, options)
     repeated = any(fold_case(said) == fold_case(options.raw[letter]) for letter, said in table.items())
-    return None if repeated else outcome
+    return None if repeated else _marked(table, options)

@@ -81,7 +81,7 @@ def find_mentions(text: str, options: Options) -> list[Mention]:
 _LETTER = re.compile(
     rf"(?<![{WORD}+°])(?<![{WORD}]')(?<![{WORD}][-.&])[A-Z](?![{WORD}°%+&*]|'[A-Za-z]|-[A-Za-z]|\.[A-Za-z](?![A-Za-z]))"
 )
-_LABEL = re.compile(r"(?:(?P<set_off>[)\]\"'}]{0,2}\s?[.:,=)]|[)\]]|\s-)|(?=[\s\u3040-\uffff]))\s*")
+_LABEL = re.compile(r"(?:(?P<set_off>[)\]\"'}]{0,2}\s?[.:,=)]|[)\]]|\s-|\s(?=\())|(?=[\s\u3040-\uffff]))\s*")
 _WORD_BEHIND = re.compile(r"\s(?=[^\W\d_])(?![A-Z]|the\s)([^\s.,;:!?()]+)")
 _OPTION_BEFORE = re.compile(r"(?:[Oo]ption|[Cc]hoice|[Ll]etter)\s\W?\Z")
 _LETTER_SOON = re.compile(r"(?:\s[^\W\dA-Z]+){0,2}\s\W?[A-Z](?![\w'])")
@@ -110,15 +110,29 @@ def _letter(match: re.Match[str], text: str, options: Options) -> Mention:
     opened, closed = text[max(0, start - 2) : start], text[end : end + 1]
     marked = opened[-1:] in tuple("([{\"'<") and closed in tuple(")]}\"'>") and opened[:-1] != "/"
     label = _LABEL.match(text, end)
+    contradicted = letter in options.letters and any(letter not in own for own in _said_beside(text, start, end, options))
     if not label or letter not in options.letters:
-        return Mention(start, end, frozenset(letter), marked=marked)
+        return Mention(start, end, frozenset(letter), marked=marked, contradicted=contradicted)
     own = options.begins(text[label.end() : label.end() + _LONGEST_OWN], letter)
     if own:
         return Mention(start, label.end() + own, frozenset(letter), marked=marked, labelled=True)
     words = options.lowered[letter]
     behind = bool(words) and text[max(0, start - len(words) - 4) : start].lower().rstrip("([ ,.:").endswith(words)
     begun = options.begun_by(text[label.end() :][: 2 * options.longest + 80]) if label["set_off"] and not behind else frozenset()
-    return Mention(start, end, frozenset(letter), marked=marked, contradicted=bool(begun) and letter not in begun)
+    contradicted = contradicted or (bool(begun) and letter not in begun)
+    return Mention(start, end, frozenset(letter), marked=marked, contradicted=contradicted)
+
+
+_TRUTH = r"(?P<said>yes|no|true|false)"
+_TRUTH_BEFORE = re.compile(rf"\b{_TRUTH}[\"']?(?:[.,:]\s|\s)[\"'(\[]{{0,2}}\Z", re.IGNORECASE)
+_TRUTH_BEHIND = re.compile(rf"[)\]\"'}}]{{0,2}}(?:\s?[.,:(=]|\s-)\s?[\"'(]?{_TRUTH}\b(?!\s\w)", re.IGNORECASE)
+
+
+def _said_beside(text: str, start: int, end: int, options: Options) -> Iterable[frozenset[str]]:
+    """Yields the letters of the options Yes, No, True and False directly beside a letter: "Yes (B)", "B. Yes"."""
+    for said in (_TRUTH_BEFORE.search(text, max(0, start - 12), start), _TRUTH_BEHIND.match(text, end)):
+        if said and (own := options.whole.get(said["said"].lower())):
+            yield own
 
 
 def _is_word(letter: str, text: str, end: int) -> bool:

@@ -95,7 +95,8 @@ _ALONE = re.compile(r"[+-]?\d{1,40},\d|\d{1,9}(?:st|nd|rd|th)")
 """Forms that are a number as a whole text, but may be several numbers in a sentence."""
 _BOUND = re.compile(
     r"(?:[±<>≤≥]|\b(?:at (?:least|most)|(?:more|less|fewer|greater|higher|lower) than|over|under|above|below|up to|plus or minus|"
-    r"no (?:more|less|fewer) than))\s?$"
+    r"no (?:more|less|fewer) than))\s?$",
+    re.IGNORECASE,
 )
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not|never|neither|nor|rather than|instead of|except|nicht|kein\w*|pas|não|не)|n't|\bno (?:es|son))\b[ ,:]*"
@@ -496,10 +497,29 @@ def _announced_number(reply: str, plain: str) -> Extraction:
     """Returns the announced answer; of several numbers, the concluding one."""
     announced = _in_json(reply) or apply_rules(_ANNOUNCED, str(plain))
     said = announced.answer
+    if announced.rule == "statement" and _is_corrected(announced, str(plain)):
+        return Extraction(None, Stop.AMBIGUOUS.value)
     if said is None or MARKS.search(said) or len(numbers_in(said)) < 2:
         return announced
     concluded = _concluded(said)
     return concluded if concluded.answer is None else Extraction(concluded.answer, announced.rule)
+
+
+def _is_corrected(announced: Extraction, text: str) -> bool:
+    """Whether another number is concluded behind a correction that follows the announced one: "The answer is 8. Wait, it's 9"."""
+    last = deque(_TAKEN_BACK.finditer(text.lower()), maxlen=1)
+    later = text[last[0].end() :] if last and len(text.lower()) == len(text) else ""
+    if not later or apply_rules(_ANNOUNCED, later).answer is not None:
+        return False
+    concluded = _concluded(later).answer
+    number, before = read_number(concluded or ""), numbers_in(announced.answer or "")
+    return number is not None and bool(before) and all(each.value != number.value for each in before)
+
+
+_TAKEN_BACK = re.compile(
+    r"(?<=[.!?;,:\n(-] )(?:wait|actually|correction|scratch that|hold on|oops|or rather|on second thoughts?)\b[\s,.!;:)-]*"
+)
+"""English words behind which an announced number no longer counts, in lower case."""
 
 
 def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sample, prediction: Prediction) -> Score | None:

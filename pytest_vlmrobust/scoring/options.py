@@ -22,10 +22,11 @@ _REACH = 24
 _WORDS = "|".join(NUMBER_WORDS)
 _NUMBER = re.compile(rf"\d[\d.,]*|{_WORDS}")
 _MEASURE = re.compile(r"(\d[\d.,]*)\s?([^\W\d_]{1,6}[23²³]?|%|°[cf]?)")
+_THOUSANDS = re.compile(r"[1-9]\d{3,14}|[1-9]\d{0,2}(?:,\d{3}){1,4}")
 _SIGN = r"(?:\s?(?:[+*/\u00d7÷^~-]|\bx\b|\b(?:or|to|and|plus|minus|times|divided by)\b)\s?|:)"
 _BEFORE = re.compile(
     rf"(?:(?:\d|\b(?:{_WORDS})){_SIGN}|"
-    r"\b(?:at (?:least|most)|over|under|above|below|up to|nearly|almost|between|minus|negative)\s)$"
+    r"\b(?:at (?:least|most)|over|under|above|below|up to|nearly|almost|between|before|after|since|until|minus|negative)\s)$"
 )
 _AFTER = re.compile(
     rf"{_SIGN}(?:\d|(?:{_WORDS})\b)|\+"
@@ -45,7 +46,9 @@ def is_other(sentence: str, start: int, end: int) -> bool:
 
 
 def spellings(words: str) -> tuple[str, ...]:
-    """Returns a measure or an equation with blanks and without (``5 cm``, ``5cm``, ``x=2``); nothing for other words."""
+    """Returns other spellings of a measure, an equation or a large number: ``5 cm``, ``5cm``; ``x=2``; ``1000``, ``1,000``."""
+    if _THOUSANDS.fullmatch(words):
+        return f"{int(words.replace(',', '')):,}", words.replace(",", "")
     if "=" in words:
         return tuple(sign.join(part.strip() for part in words.split("=")) for sign in ("=", " = "))
     match = _MEASURE.fullmatch(words)
@@ -178,6 +181,8 @@ class Options:
                 if any(begin < end and start < stop for begin, stop, _, _ in taken) or not _is_meant(sentence, words, start, end):
                     continue
                 letters = frozenset() if _in_compound(sentence, start, end) else self.whole[words]
+                if letters and _ORDINAL.fullmatch(words) and _NUMBERED.search(sentence, max(0, start - _REACH), start):
+                    letters |= frozenset(sorted(self.letters)[int(words) - 1 : int(words)])
                 taken.append((start, end, letters, is_other(sentence, start, end)))
         return sorted(each for each in taken if each[2])
 
@@ -253,6 +258,8 @@ _PLACED = re.compile(
 )
 
 
+_NUMBERED, _ORDINAL = re.compile(r"\b(?:option|choice) (?:number |no\. ?|#)?\Z"), re.compile(r"[1-9]\d?")
+"""Words behind which a number may be that of an option as well as its text: "option 2"."""
 _STATED = re.compile(r"\b(?:answer|option|choice)(?: is|:)? (?:the )?\Z")
 
 
@@ -286,6 +293,11 @@ def _occurrences(sentence: str, words: str) -> Iterator[int]:
             yield start
 
 
+_THIN: Final = " \u00a0\u2009\u202f"
+_GROUP_BEFORE, _GROUP = re.compile(rf"(?<!\d)[1-9]\d{{0,2}}[{_THIN}]\Z"), re.compile(r"\d{3}(?!\d)")
+"""Digits of a number whose thousands are set apart by blanks: ``10 000``."""
+
+
 def _begins_here(text: str, position: int) -> bool:
     """Whether a word begins at ``position``: not inside a word or a number such as ``-3`` or ``1.5``."""
     if not position or not _is_word(text[position]):
@@ -294,6 +306,8 @@ def _begins_here(text: str, position: int) -> bool:
     if _is_word(before) or (before in _JOINED and position > 1 and _is_word(text[position - 2])):
         return False
     if text[position].isdigit():
+        if before in _THIN and _GROUP_BEFORE.search(text, max(0, position - 5), position) and _GROUP.match(text, position):
+            return False
         return before not in "-+" and not (before in ".," and position > 1 and text[position - 2].isdigit())
     return True
 
@@ -303,6 +317,8 @@ def ends_here(text: str, position: int) -> bool:
     if position >= len(text) or not _is_word(text[position - 1]):
         return True
     after = text[position]
+    if after in _THIN and _GROUP.match(text, position + 1) and _GROUP_BEFORE.search(text, max(0, position - 4), position + 1):
+        return False
     following = text[position + 1 : position + 2]
     if _is_word(after) or (after in _JOINED and bool(following) and _is_word(following)):
         return False

@@ -21,7 +21,7 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 8
+VERSION: Final = 9
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (
@@ -326,6 +326,7 @@ _LINKING: Final = frozenset(["is", "filler", "option", "ending", "link"])
 _BEHIND_VOID = re.compile(
     r"\W*(?:if|unless|when|draft"
     r"|(?:was |is )?(?:an? |my |the )?(?:initial|earlier|previous|first) (?:guess|draft|thought|answer))\b"
+    r"|\W{0,3}(?:is|was|would|could|might|may)\b[^.!?;,\n]{0,60}\b(?:if|unless|provided|had (?:it|the|there))\b(?! (?:i|we)\b)"
 )
 
 

@@ -342,10 +342,17 @@ def _affirms(text: str, question: str) -> bool:
     return _is_about(core, question) and all(_share({word}, _subjects(clause)) for word in asked)
 
 
+_PARTICLE = re.compile(r"\b(on|off|up|down|in|out)\W*$")
+"""Words of two letters or three that are all a clause says of its subject: "The light is on"."""
+
+
 def _is_about(clause: str, question: str) -> bool:
     """Whether a clause only has words of the question."""
     said = {word for word in _subjects(_OF_THE_PICTURE.sub("", clause)) if not word.endswith("ly")}
     asked = _subjects(question)
+    place = _PARTICLE.search(clause)
+    if place and not re.search(rf"\b{place[1]}\b", question):
+        return False  # "The light is not on" says nothing of whether it is off
     return bool(said) and all(_share({word}, asked) for word in said)
 
 

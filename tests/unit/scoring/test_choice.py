@@ -242,6 +242,86 @@ def test_options_of_every_kind(text: str, options: dict[str, str], letter: str |
     assert extract_choice(text, options).answer == letter
 
 
+YES_OR_NO = {"A": "Yes", "B": "No"}
+COUNTS = {"A": "0", "B": "1", "C": "2", "D": "3"}
+AMOUNTS = {"A": "10", "B": "100", "C": "1000", "D": "10,000"}
+
+
+@pytest.mark.cases(
+    ("text", "options", "letter"),
+    [
+        *[
+            (text, YES_OR_NO, None)
+            for text in ("Yes (B)", "B. Yes", "B: Yes", "Yes, B.", "Answer: B - Yes", "The answer is Yes (B).")
+        ],
+        ("Answer: A. No, there is no dog.", YES_OR_NO, None),
+        ('{"A": "No", "B": "Yes"}', YES_OR_NO, None),
+        *[(text, YES_OR_NO, "A") for text in ("Yes (A)", "A. Yes", "Answer: A. Yes, there is a dog.", "A")],
+        ("The statement is false (A).", {"A": "True", "B": "False"}, None),
+        ("Answer: B (cat)", OPTIONS, None),
+        ("Answer: B (dog)", OPTIONS, "B"),
+    ],
+)
+def test_a_letter_beside_the_text_of_another_option_is_no_answer(text: str, options: dict[str, str], letter: str | None) -> None:
+    assert extract_choice(text, options).answer == letter
+
+
+@pytest.mark.cases(
+    ("text", "options", "letter"),
+    [
+        ("Option 2", COUNTS, None),
+        ("Answer: option 2", COUNTS, None),
+        ("The answer is choice 1.", COUNTS, None),
+        ("Option 2", {"A": "1", "B": "2", "C": "3"}, "B"),
+        ("Option 3", {"A": "3", "B": "5"}, "A"),
+        ("Answer: 2", COUNTS, "C"),
+    ],
+)
+def test_the_number_of_an_option_is_not_its_text(text: str, options: dict[str, str], letter: str | None) -> None:
+    assert extract_choice(text, options).answer == letter
+
+
+@pytest.mark.cases(
+    ("text", "letter"),
+    [
+        ("10 000", None),
+        ("There are 10 000 people.", None),
+        ("There are 1,000 people.", "C"),
+        ("1,000", "C"),
+        ("10000", "D"),
+        ("There were 10 in the morning.", "A"),
+        ("after 100", None),
+        ("before 1000", None),
+    ],
+)
+def test_a_number_is_read_whole(text: str, letter: str | None) -> None:
+    assert extract_choice(text, AMOUNTS).answer == letter
+
+
+@pytest.mark.cases(
+    "text",
+    [
+        "B would be correct if the question asked about the background.",
+        "A would be the right choice if the object were metallic, but it's wooden.",
+        "Option A could be correct if the dog was smaller.",
+        "A is correct if the image is mirrored.",
+        "A would have been correct had it been a cat.",
+        "It's hard to believe it's B.",
+        "Answer: C\n\nA is also acceptable.",
+        "The answer: C. Alternatively, A.",
+    ],
+)
+def test_what_is_supposed_or_one_of_several_is_no_answer(text: str) -> None:
+    assert extract_choice(text, OPTIONS).answer is None
+
+
+@pytest.mark.parametrize(
+    "text", ["B would be the answer if I had to choose.", "B would be correct.", "B is the answer, if I see it right."]
+)
+def test_a_cautious_answer_is_one(text: str) -> None:
+    assert extract_choice(text, OPTIONS).answer == "B"
+
+
 @settings(deadline=None)
 @given(
     one=st.sampled_from("ABCD"),

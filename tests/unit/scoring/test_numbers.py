@@ -147,6 +147,27 @@ def test_a_written_number_is_read_back(text: str) -> None:
     assert [number.value for number in numbers_in(f"so it is {text} there")] == [found.value]
 
 
+@pytest.mark.cases("text", ["Less than 45", "At least 45.", "More than 45 %", "Up to 45", "Over 45"])
+@pytest.mark.parametrize("scorer", ["relaxed", "numeric"])
+def test_a_bound_is_no_number_wherever_it_stands(text: str, scorer: str) -> None:
+    sample = Sample("q", (), "?", ("45",), "open", scorer=scorer)
+    assert score(sample, Prediction(text, "generate")).state == "unparsed"
+
+
+@pytest.mark.cases(
+    ("text", "value", "state"),
+    [
+        ("The answer is 8. Wait, 4 + 5 = 9. So 9.", 0, "unparsed"),
+        ("The answer is 8. Wait, 4 + 5 = 9. The answer is 9.", 1, "scored"),
+        ("The answer is 9. Actually, that is 4 + 5 = 9.", 1, "scored"),
+        ("The answer is 9. Sorry for the blurred image of 2019.", 1, "scored"),
+    ],
+)
+def test_an_announced_number_that_is_corrected_does_not_count(text: str, value: float, state: str) -> None:
+    scored = score(Sample("q", (), "?", ("9",), "open", scorer="numeric"), Prediction(text, "generate"))
+    assert (scored.value, scored.state) == (value, state)
+
+
 @pytest.mark.cases(
     ("answer", "target", "right"),
     [

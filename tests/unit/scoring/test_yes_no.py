@@ -102,6 +102,9 @@ def test_a_denial_is_no(text: str, question: str) -> None:
         ("There might be a dog.", DOG, None),
         ("There is a dog, but no cat.", DOG, None),
         ("There are three dogs.", "Are there two dogs in the image?", None),
+        ("The light is not on.", "Is the light off?", None),
+        ("The light is on.", "Is the light off?", None),
+        ("The light is not off.", "Is the light off?", "no"),
     ],
 )
 def test_the_question_decides_what_a_description_means(text: str, question: str, answer: str | None) -> None:
