@@ -23,10 +23,9 @@ from safetensors.torch import load_file, save_file
 
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, ModelError
 from pytest_vlmrobust.datasets import neural as module
-from pytest_vlmrobust.datasets.faces_folder import FaceFolder, write_table
+from pytest_vlmrobust.datasets.faces_folder import FaceFolder, circles, unit_rows, write_table
 from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
 from pytest_vlmrobust.datasets.neural import BATCH, EYES, LIPS, NOSE, ImageEncoder, boxes_of
-from pytest_vlmrobust.datasets.similarity import circles, unit_rows
 
 VISION: dict[str, Any] = {
     "hidden_size": 16,
