@@ -39,7 +39,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     "policies/misspellings.py": ("policies/test_misspellings.py",),
     "evaluation/judge/requirements.py": ("evaluation/judge/test_requirements.py",),
     "metrics/accuracy.py": ("metrics/test_accuracy.py",),
-    "metrics/statistics/proportions.py": ("metrics/statistics/test_proportions.py",),
+    "metrics/statistics/means.py": ("metrics/statistics/test_means.py",),
     "metrics/statistics/paired.py": ("metrics/statistics/test_paired.py",),
 }
 """Modules, and those of ``tests/unit`` that are about them."""

@@ -81,7 +81,7 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, thresholds_file
     from pytest_vlmrobust.evaluation.power.sample_size import rules_without_sample_size
     from pytest_vlmrobust.evaluation.run.clock import utc_today
-    from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+    from pytest_vlmrobust.metrics.record import AMBIGUOUS
     from pytest_vlmrobust.policies import Purpose, load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
 

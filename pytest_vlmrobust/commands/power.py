@@ -162,7 +162,7 @@ def _power(options: argparse.Namespace) -> int:
 
 def _policy(files: Sequence[str]) -> Policy:
     from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
-    from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+    from pytest_vlmrobust.metrics.record import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
     paths = [thresholds_file(name, Path, given_as="POLICY") for name in files]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Faces: TypeAlias = Sequence[Mapping[str, Box]]  # the boxes of each face in an image
     FaceFinder: TypeAlias = Callable[[NDArray[np.uint8]], Faces]
 
+# Which images are easily confused: cosine similarity of their pixel statistics or embeddings.
+
 
 PIXEL_STATISTICS = "pixel statistics 1"
 """The name of ``pixel_features``; the number changes whenever they do."""
@@ -106,7 +108,7 @@ def _unit(values: NDArray[np.float32]) -> NDArray[np.float64]:
     return unit
 
 
-# Which images are easily confused: cosine similarity of their pixel statistics or embeddings.
+# From the table of a folder to identities: every row is checked, and every image decoded once.
 
 
 LEAST_EDGE = 64
@@ -361,7 +363,7 @@ def _safe_ids(identities: Sequence[str]) -> list[str]:
     ]
 
 
-# From the table of a folder to identities: every row is checked, and every image decoded once.
+# The collection.
 
 
 class FaceFolder:

@@ -20,19 +20,23 @@ These rules hold for every metric:
 from __future__ import annotations
 
 from .accuracy import (
+    ChangedSamples,
     FlipRates,
     accuracy,
     accuracy_above_chance,
     accuracy_drop,
+    baseline_drop,
+    baseline_flip_rate,
+    changed_samples,
     clean_accuracy,
+    drop_increase,
     flip_rates,
     harmful_flip_rate,
     helpful_flip_rate,
+    mean_baseline_drop,
     relative_corruption_error,
     visual_gain,
 )
-from .baseline import ChangedSamples, baseline_drop, baseline_flip_rate, changed_samples, drop_increase, mean_baseline_drop
-from .completeness import applicable
 from .confidence import (
     area_under_risk_coverage,
     brier_score,
@@ -60,7 +64,7 @@ from .corruption import (
     worst_case_drop,
     worst_tenth_drop,
 )
-from .estimation import estimate
+from .estimation import applicable, estimate
 from .families import (
     FAMILY_METRICS,
     FamilyProperty,
@@ -73,7 +77,6 @@ from .families import (
     size_weights,
 )
 from .hidden import always_lost_rate, circular_accuracy, worst_category_accuracy, worst_category_drop, worst_group_drop
-from .luck import pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
     HumanReference,
@@ -88,7 +91,6 @@ from .observatory import (
     signed_group_gap,
     transfer_retention,
 )
-from .options import answer_agreement, letter_pull, wording_range
 from .patches import (
     RCI_BANDS,
     Correlation,
@@ -96,6 +98,9 @@ from .patches import (
     corpus_pcri,
     patch_contribution,
     pcri,
+    pcri_excess,
+    pcri_matched,
+    pcri_neutral,
     percentile_bands,
     rci,
     rci_band,
@@ -114,8 +119,8 @@ from .pointing import (
     mean_overlap,
     prompt_leakage_iou,
 )
-from .record import Circumstances, Coverage, Metric
-from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
+from .record import AMBIGUOUS, REGISTRY, Circumstances, Coverage, Metric, ambiguous_message, get, metric, names
+from .rephrasing import answer_agreement, letter_pull, wording_range
 from .resolution import (
     LinearTrend,
     absolute_continuous_error,
@@ -155,8 +160,8 @@ from .splits import (
     split_transfer_retention,
     thinking_gain,
 )
+from .statistics.means import exact_interval
 from .statistics.paired import paired_drop_interval
-from .statistics.proportions import exact_interval
 from .table import Needs, ScoreTable
 
 __all__ = [

@@ -17,14 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from pytest_vlmrobust.core.estimate import ROUNDING
 
 from .accuracy import Bounds
-from .record import of_loss, of_mean
-from .registry import metric
-from .scores import Scores, mean, pair_scores
+from .record import metric, of_loss, of_mean
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import StepTest
 from .statistics.means import BoundedMeanTest, Ends
 from .statistics.paired import interval_of, mean_interval
-from .table import Needs, ScoreTable
+from .table import Needs, Scores, ScoreTable, mean, pair_scores
 
 BINS = 10
 """Bins of the calibration error: each has the same number of answers, or one more."""

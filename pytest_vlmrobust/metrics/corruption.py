@@ -20,11 +20,16 @@ from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import GAIN_MOVES, Bounds, interval_of_gain_share, visual_gain_is_real
-from .record import Coverage, loss_reach, of_mean
-from .registry import metric
-from .scores import (
+from .record import Coverage, loss_reach, metric, of_mean
+from .statistics.clusters import one_sided
+from .statistics.means import BoundedMeanTest, is_binary
+from .statistics.multiple import count_interval, cross_validated_maximum, largest_few_lower, largest_few_upper
+from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds
+from .table import (
     BySetting,
+    Needs,
     Scores,
+    ScoreTable,
     against_clean,
     as_scores,
     by_setting,
@@ -34,12 +39,6 @@ from .scores import (
     stack_settings,
     under_same_settings,
 )
-from .statistics.clusters import one_sided
-from .statistics.means import BoundedMeanTest
-from .statistics.multiple import count_interval, cross_validated_maximum, largest_few_lower, largest_few_upper
-from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds
-from .statistics.proportions import is_binary
-from .table import Needs, ScoreTable
 
 # Thresholds of VLM-RobustBench on drops, as fractions; recovered from its tables, which fit no other round numbers.
 

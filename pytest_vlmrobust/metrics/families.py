@@ -21,14 +21,13 @@ from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import Bounds
 from .record import Better, CommonFacts
-from .scores import Scores, clusters_of, mean, pair_scores
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import slope_weights
-from .statistics.means import BoundedMeanTest
+from .statistics.means import BoundedMeanTest, is_binary
 from .statistics.multiple import count_interval
 from .statistics.paired import BoundTest, drop_test, interval_of
-from .statistics.proportions import is_binary
 from .statistics.ratios import score_ratio_interval
+from .table import Scores, clusters_of, mean, pair_scores
 
 FamilyScores: TypeAlias = Sequence[ArrayLike] | Scores
 """Scores of several models on the same samples, shape (models, N)."""

@@ -20,12 +20,10 @@ from pytest_vlmrobust.core.words import points
 from .accuracy import Bounds
 from .corruption import sweep_metric
 from .observatory import UNKNOWN, does_the_task, require_one_label_each
-from .record import of_mean
-from .registry import metric
-from .scores import BySetting, Scores, against_clean, by_setting, per_sample
+from .record import metric, of_mean
 from .statistics.clusters import one_sided
 from .statistics.paired import drop_test, largest_bounds, mean_interval
-from .table import LEAST_PICTURES, Needs, ScoreTable
+from .table import LEAST_PICTURES, BySetting, Needs, Scores, ScoreTable, against_clean, by_setting, per_sample
 
 RIGHT = 0.5
 """Least score on clean images of a sample that can be lost."""

@@ -18,13 +18,11 @@ from pytest_vlmrobust.core.words import quantity
 
 from .accuracy import Bounds, interval_of_gain
 from .corruption import mean_drop, mean_drop_interval
-from .record import Interval
-from .registry import metric
-from .scores import BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
+from .record import Interval, metric
 from .statistics.clusters import one_sided
-from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import guarded_ratio_interval
-from .table import Needs, ScoreTable
+from .statistics.paired import GroupMeans, largest_gap_interval
+from .table import BySetting, Needs, Scores, ScoreTable, against_clean, as_scores, clusters_of, mean, pair_scores
 
 PROMPT_MARGIN = 0.05
 """Margin over the overlap predicted from the prompt, 5 percentage points. A model above it must have looked at the image: the

@@ -17,12 +17,11 @@ from pytest_vlmrobust.core.boxes import LEFT_EYE, RIGHT_EYE
 from pytest_vlmrobust.core.estimate import ROUNDING, Estimate
 
 from .accuracy import Bounds
-from .scores import Scores, as_scores, clusters_of, mean, require_equal_lengths
 from .statistics.clusters import Clusters, one_sided
+from .statistics.means import proportion_interval
 from .statistics.paired import mean_interval
-from .statistics.proportions import proportion_interval
 from .statistics.ratios import ratio_interval
-from .table import ScoreTable
+from .table import Scores, ScoreTable, as_scores, clusters_of, mean, require_equal_lengths
 
 Cell = tuple[int, int]
 """Row and column, from the top left."""

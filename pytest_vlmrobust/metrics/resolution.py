@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .accuracy import Bounds
-from .record import Read, of_gain, of_mean
-from .registry import metric
-from .scores import Scores, as_scores, clusters_of, mean
+from .record import Read, metric, of_gain, of_mean
 from .severity import spearman
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import (
@@ -40,7 +38,7 @@ from .statistics.curves import (
 )
 from .statistics.means import BoundedMeanTest
 from .statistics.paired import TangoTest, drop_test, interval_of
-from .table import Needs, ScoreTable
+from .table import Needs, Scores, ScoreTable, as_scores, clusters_of, mean
 
 NULL_DRAWS = 999
 _ANYTHING = (-math.inf, math.inf)

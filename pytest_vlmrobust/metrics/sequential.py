@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.fingerprint import derive_seed
 
-from .scores import Scores, as_scores, pair_scores
-from .statistics.proportions import is_binary
+from .statistics.means import is_binary
+from .table import Scores, as_scores, pair_scores
 
 Array = NDArray[np.float64]
 

@@ -18,10 +18,8 @@ from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.words import first_few
 
 from .corruption import ALL_SETTINGS, BENIGN, CATASTROPHIC, MILD, low_settings
-from .record import Coverage
-from .registry import metric
-from .scores import BySetting, against_clean, drops, parse_setting, stack_settings
-from .table import Needs, ScoreTable
+from .record import Coverage, metric
+from .table import BySetting, Needs, ScoreTable, against_clean, drops, parse_setting, stack_settings
 
 _DECIMALS = 12
 """Values that agree to this many decimals differ by float rounding only: they are ties."""

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.estimate import ROUNDING
 
 from .corruption import types
-from .scores import Scores, as_scores, name_scores, require_equal_lengths
 from .statistics.clusters import Clusters
 from .statistics.means import BoundedMeanTest, Ends
 from .statistics.multiple import Contest
 from .statistics.paired import BoundTest, TangoTest, drop_test
-from .table import ScoreTable
+from .table import Scores, ScoreTable, as_scores, name_scores, require_equal_lengths
 
 Rows = NDArray[np.bool_]
 

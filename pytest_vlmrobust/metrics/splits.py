@@ -30,12 +30,10 @@ from .observatory import (
     transfer_retention,
     transfer_retention_interval,
 )
-from .record import Interval, mean_over_settings, of_gain, of_mean
-from .registry import metric
-from .scores import BySetting, by_setting, clusters_of, mean, pair_scores, per_sample, under_same_settings
+from .record import Interval, mean_over_settings, metric, of_gain, of_mean
 from .statistics.clusters import one_sided
 from .statistics.paired import drop_interval
-from .table import Needs, ScoreTable
+from .table import BySetting, Needs, ScoreTable, by_setting, clusters_of, mean, pair_scores, per_sample, under_same_settings
 
 _SPLIT = "split"
 

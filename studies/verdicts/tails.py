@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value
-from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest, judged_proportion_interval, wilson_interval
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest, tango_lower, tango_statistic, tango_upper
-from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval, wilson_interval
 from pytest_vlmrobust.metrics.statistics.ratios import SHARED_CLEAN, restricted_score, restricted_tail, score_ratio_interval
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.after.policy_lint import lint
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, shipped_tests
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.datasets import resolve
 from pytest_vlmrobust.datasets.benchmarks import read_benchmark
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import load_policy
 from tests.unit.reporting.exports.conftest import keep, records

@@ -22,9 +22,9 @@ from pytest_vlmrobust.evaluation.judge.reads import floors, score_table
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
 from pytest_vlmrobust.evaluation.run.results import CellResult, positions
-from pytest_vlmrobust.metrics.scores import five_numbers
 from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
+from pytest_vlmrobust.metrics.table import five_numbers
 
 from .boards import Part, RankingOptions, contest_estimates
 from .standings import (

@@ -23,7 +23,7 @@ from . import standings
 from .standings import QUANTITIES, Board, Difference, FamilyDrops, Standing
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.metrics.scores import Scores
+    from pytest_vlmrobust.metrics.table import Scores
 
 
 MEAN_ACCURACY, CLEAN_ACCURACY = standings.MEAN_ACCURACY.name, standings.CLEAN_ACCURACY.name

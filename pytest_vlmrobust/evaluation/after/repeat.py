@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.words import number
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import RUNGS
 from pytest_vlmrobust.evaluation.run.queue import Query
-from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
+from pytest_vlmrobust.metrics.statistics.means import exact_interval
 from pytest_vlmrobust.policies import MetricKey, Rule
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence

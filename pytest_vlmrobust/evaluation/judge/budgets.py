@@ -129,7 +129,7 @@ class _Share:
     @property
     def estimate(self) -> Estimate:
         """The share with its interval; the size of it is the number of samples, which further samples add to."""
-        from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
+        from pytest_vlmrobust.metrics.statistics.means import judged_proportion_interval
 
         outcomes = self.flags.astype(np.float64)
 

@@ -25,7 +25,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.families import families
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.policies import Mode, Policy, parse_policy
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, policy_file_name, read_docket, write_docket
 

@@ -44,7 +44,7 @@ from pytest_vlmrobust.evaluation.run.results import (
     said_of_letters,
     savings,
 )
-from pytest_vlmrobust.metrics.completeness import arrays_read
+from pytest_vlmrobust.metrics.estimation import arrays_read
 from pytest_vlmrobust.metrics.table import OF_ANSWERS, ScoreTable
 from pytest_vlmrobust.policies import MetricKey, Policy, Rule
 

@@ -25,8 +25,7 @@ from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUITE
 from pytest_vlmrobust.evaluation.run.results import best_is_enough, undefined
 from pytest_vlmrobust.metrics.estimation import describe
 from pytest_vlmrobust.metrics.families import FamilyProperty
-from pytest_vlmrobust.metrics.record import Facts, Metric
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS, REGISTRY, ambiguous_message
+from pytest_vlmrobust.metrics.record import AMBIGUOUS, REGISTRY, Facts, Metric, ambiguous_message
 from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs
 from pytest_vlmrobust.policies import MetricKey
 

@@ -20,8 +20,7 @@ from pytest_vlmrobust.evaluation.run.prompts import prompt_leakage_ious
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
-from pytest_vlmrobust.metrics.scores import five_numbers, per_sample
-from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
+from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable, five_numbers, per_sample
 from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
 
 from .context import OBSERVATORY, CellScores, PlannedTest, cell_quantity

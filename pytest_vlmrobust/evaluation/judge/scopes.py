@@ -51,7 +51,7 @@ DEFAULT = "default"
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
     """Returns the policy of a model: the given files, else the policy in its record, else the default."""
-    from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+    from pytest_vlmrobust.metrics.record import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
     return load_policy(policy_files(ref, given, path), known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)

@@ -11,7 +11,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.metrics import estimate, mean_corruption_error
 from pytest_vlmrobust.metrics.statistics.clusters import critical_value
-from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
+from pytest_vlmrobust.metrics.statistics.means import exact_interval
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 CLEAN = [1.0] * 9 + [0.0]

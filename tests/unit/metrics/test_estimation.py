@@ -14,8 +14,8 @@ from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, accuracy_drop, estimate, metric
 from pytest_vlmrobust.metrics.estimation import describe, number, plain
-from pytest_vlmrobust.metrics.registry import REGISTRY
-from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
+from pytest_vlmrobust.metrics.record import REGISTRY
+from pytest_vlmrobust.metrics.statistics.means import exact_interval
 
 Array = NDArray[np.float64]
 

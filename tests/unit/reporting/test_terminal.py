@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.policies import MetricKey, load_policy
 from pytest_vlmrobust.reporting import Command, RunFacts, RunView, render_terminal
 from pytest_vlmrobust.store.repeatability import Repeatability

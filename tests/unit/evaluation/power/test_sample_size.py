@@ -18,7 +18,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_f
 from pytest_vlmrobust.evaluation.power import published
 from pytest_vlmrobust.evaluation.power.sample_size import TooFew, images_needed, rules_without_sample_size, sentences, undecidable
 from pytest_vlmrobust.evaluation.power.simulation import Simulation
-from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.policies import (
     Bound,
     JudgedBy,

@@ -37,9 +37,8 @@ from pytest_vlmrobust.evaluation.run.results import (
     undefined,
     view_batches,
 )
-from pytest_vlmrobust.metrics.registry import REGISTRY
-from pytest_vlmrobust.metrics.scores import Scores
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.record import REGISTRY
+from pytest_vlmrobust.metrics.table import Scores, ScoreTable
 from pytest_vlmrobust.policies import Policy, Rule, load_policy
 from pytest_vlmrobust.policies.rules import Bound, JudgedBy, Treatment
 from pytest_vlmrobust.store import Evidence

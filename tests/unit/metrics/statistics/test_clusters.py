@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, guarded_jackknife_interval, join_clusters
-from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest, judged_proportion_interval
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest, drop_test
-from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
 
 Values = Sequence[float]
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable
-from pytest_vlmrobust.metrics.registry import REGISTRY, MetricRegistry
+from pytest_vlmrobust.metrics.record import REGISTRY, MetricRegistry
 
 CONFIDENCE = {
     "area_under_risk_coverage",

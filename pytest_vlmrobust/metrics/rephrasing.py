@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .accuracy import Bounds
-from .record import of_mean
-from .registry import metric
-from .scores import ByLetter, BySetting, Scores, against_clean, by_letter, by_setting
+from .record import metric, of_mean
 from .statistics.clusters import one_sided
 from .statistics.means import BoundedMeanTest
 from .statistics.paired import drop_test, largest_bounds
-from .table import Needs, ScoreTable
+from .table import ByLetter, BySetting, Needs, Scores, ScoreTable, against_clean, by_letter, by_setting
 
 _MOVES = "a letter that is chosen too often pulls more with each answer, and one that is chosen too seldom pulls less"
 
