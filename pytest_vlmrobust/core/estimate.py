@@ -35,6 +35,11 @@ class Estimate:
     at: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False, compare=False)
     """``confidence -> (low, high)``: the interval at another two-sided level, as long as the scores are available."""
 
+    @classmethod
+    def invalid(cls, reason: str, n: int = 0) -> Estimate:
+        """Returns the estimate of a metric that does not apply."""
+        return cls(math.nan, n, valid=False, reason=reason)
+
     @property
     def finite(self) -> bool:
         """Whether the value is a number that a bound can be compared with."""

@@ -166,7 +166,7 @@ def estimate(
         return Estimate(math.nan, complete_samples(read, table.samples), reason=missing)
     if record.coverage and not record.coverage.count(table.by_setting):
         reason = f"none of the {len(table.by_setting)} settings counts: needs {record.validity}"
-        return Estimate(math.nan, table.samples, valid=False, reason=reason)
+        return Estimate.invalid(reason, table.samples)
     refusal = record.gate(table, key) if record.gate else ""
     value = _value(record, table, key)
     undefined = "" if refusal or not math.isnan(value) else f"undefined: needs {record.validity or 'other scores'}"

@@ -131,7 +131,7 @@ def label_preserving_drop(scores: CellScores) -> Estimate:
     """
     kept = label_preserving(scores.cell.setting, scores.samples)
     if not any(kept):
-        return Estimate(math.nan, 0, valid=False, reason="the setting changes the answer of every sample")
+        return Estimate.invalid("the setting changes the answer of every sample")
     table = rows_of(scores.table, kept)
     return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
 
@@ -322,7 +322,7 @@ def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str)
     """
     kept = [flag is not None for flag in flags]
     if not any(kept):
-        return Estimate(math.nan, 0, valid=False, reason=none)
+        return Estimate.invalid(none)
     failed = [score.state == "error" for score in scores.result.scores]
     values = np.array([np.nan if lost else float(bool(flag)) for flag, lost in zip(flags, failed, strict=True)])
     table = score_table(scores.samples, values, by_setting={scores.setting: values})
@@ -427,7 +427,7 @@ def normalised_accuracy(scores: CellScores) -> Estimate:
     """
     kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
     if not any(kept):
-        return Estimate(math.nan, 0, valid=False, reason="no question has a wrong option that can be written")
+        return Estimate.invalid("no question has a wrong option that can be written")
     nothing = np.zeros(len(kept))
     table = score_table(scores.samples, scores.clean.values, by_setting={scores.setting: scores.result.values}, no_image=nothing)
     lost = metrics.estimate("relative_corruption_error", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
@@ -457,7 +457,7 @@ def typographic_word_drop(scores: CellScores) -> Estimate:
     """
     kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
     if not any(kept):
-        return Estimate(math.nan, 0, valid=False, reason="no question has a wrong option that can be written")
+        return Estimate.invalid("no question has a wrong option that can be written")
     table = score_table(
         scores.samples,
         scores.under(control_of(scores.cell.setting) or CLEAN).values,
@@ -539,7 +539,7 @@ def directional_sensitivity(scores: CellScores) -> Estimate:
 def _over(scores: CellScores, kept: list[bool], none: str, metric: str) -> Estimate:
     """Estimates a metric over some questions, with clean scores of 1 and the guess as the score without the image."""
     if not any(kept):
-        return Estimate(math.nan, 0, valid=False, reason=none)
+        return Estimate.invalid(none)
     now = scores.result.values + scores.clean.values * 0.0
     guesses = chances(scores.result.samples)
     table = score_table(scores.samples, np.ones(len(now)), by_setting={scores.setting: now}, no_image=guesses)

@@ -222,7 +222,7 @@ def index_estimate(scores: CellScores) -> Estimate:
     """
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     if unfit := _unfit(scores.clean):
-        return Estimate(math.nan, own.score.n, valid=False, reason=unfit)
+        return Estimate.invalid(unfit, own.score.n)
     ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
     bounds = bounds_of_index(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
     return own.estimate(ratio, bounds, scores.confidence)

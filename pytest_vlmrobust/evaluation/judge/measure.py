@@ -9,7 +9,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Any
 
 from pytest_vlmrobust import metrics
@@ -25,9 +24,8 @@ from pytest_vlmrobust.core.cell import (
     Setting,
     SweepMetric,
 )
-from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import FAMILY, Measure
+from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Answers, AnswersOfChanged
@@ -46,14 +44,14 @@ from pytest_vlmrobust.evaluation.run.results import (
 )
 from pytest_vlmrobust.metrics.estimation import arrays_read
 from pytest_vlmrobust.metrics.table import OF_ANSWERS, ScoreTable
-from pytest_vlmrobust.policies import MetricKey, Policy, Rule
+from pytest_vlmrobust.policies import MetricKey, Rule
 
 from . import canaries, observatory
 from .baseline import Baseline, answered_by, baseline_scores, changed_samples, refuse_unlike_answers, why_not_compared
-from .budgets import blind_unparsed, budget_measures, failure_measures
+from .budgets import blind_unparsed
 from .cell_quantities import with_choices, with_kept_labels, with_letters
 from .context import OPTIONS, WORDING, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
-from .measurements import applying, estimate_all, metric_key, metric_keys
+from .measurements import applying, estimate_all, metric_key, metric_keys, summary_key
 from .reads import (
     AttemptsOf,
     Reads,
@@ -69,9 +67,6 @@ from .strata import SUITE, estimates_by_stratum, rows_of
 _WORST = 5
 LADDER_METRIC = "absolute_continuous_error"
 """The metric that carries the warning, once per dataset, that the resolution does not reach a model."""
-
-Budgets = Callable[[Policy, date], list[Measure]]
-"""Judges the failed and unreadable answers of a test by a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +100,11 @@ class Sources:
     def is_part(self) -> bool:
         """Whether a part of the samples is measured, whose intervals would ignore that it was stopped."""
         return self.all_answers is not None
+
+    @property
+    def is_look(self) -> bool:
+        """Whether a look measures, after which the test may go on: it needs no facts for a record."""
+        return self.names is not None
 
     @property
     def everything(self) -> Answers:
@@ -162,16 +162,17 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """The estimates and notes of a test."""
+    """What was measured for a test."""
 
     planned: Planned
     estimates: Sequence[tuple[MetricKey, Estimate]]
     """The estimate of each quantity that a rule may bound; of a summary metric its own first."""
+    draft: Record
+    """The record without verdicts; its measures are those that no rule is about."""
     results: Sequence[CellResult] = ()
-    """The answers that it rests on."""
-    budgets: Budgets = lambda _policy, _today: []
-    facts: Callable[[], dict[str, Any]] = dict
-    """Other fields of the record; its ``measures`` are not judged by rules."""
+    """The answers that budgets are about: all that it rests on, and of a cell the attempts that it is compared with."""
+    excused: str = ""
+    """Why unreadable answers break no budget: the model is not shown to do the task."""
     why_not_passed: str = ""
     """Why keeping a bound shows nothing, because the images are not needed."""
 
@@ -205,62 +206,44 @@ def why_not_asked(reads: Reads, sources: Sources) -> str:
 
 def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
     """Returns the measurement of a test that is not run: invalid estimates with the reason."""
-    planned, answers, lacking = reads.planned, sources.answers, not reads.by_need
-    if isinstance(planned, Cell):
-        asked = DatasetFacts.of(answers, planned.dataset, sources.task(planned.dataset))
-        tests = metric_keys(planned, asked, baseline=sources.baseline is not None)
-        nothing = Estimate(math.nan, 0, valid=False, reason=why)
-        baselines = [] if lacking else _baselines_of(sources, [planned.model], planned.dataset)
-        return Measurement(
-            planned,
-            [(test, nothing) for test in tests],
-            budgets=lambda policy, _today: _baseline_failures(policy, baselines),
-            facts=lambda: {**_about_cell(planned), "not_asked": why},
-        )
-    test = MetricKey(planned.model, planned.dataset, planned.metric, planned.split)
-    facts: dict[str, Any] = {**_about_summary(planned), "not_asked": why}
-    if lacking:
-        return Measurement(planned, [(test, Estimate(math.nan, 0, valid=False, reason=why))], facts=lambda: facts)
+    planned, lacking = reads.planned, not reads.by_need
     models = sources.families[planned.family].members if isinstance(planned, FamilyMetric) else [planned.model]
-    results = _baselines_of(sources, models, planned.dataset)
-    nothing = Estimate(math.nan, len(answers.samples(planned.dataset)), valid=False, reason=why)
-    if isinstance(planned, SweepMetric):
+    baselines = [] if lacking else _baselines_of(sources, models, planned.dataset)
+    if isinstance(planned, Cell):
+        facts = DatasetFacts.of(sources.answers, planned.dataset, sources.task(planned.dataset))
+        tests, nothing = metric_keys(planned, facts, baseline=sources.baseline is not None), Estimate.invalid(why)
+        draft = dataclasses.replace(_draft(planned, []), not_asked=why)
+        return Measurement(planned, [(test, nothing) for test in tests], draft, baselines)
+    nothing = Estimate.invalid(why, 0 if lacking else len(sources.answers.samples(planned.dataset)))
+    draft = dataclasses.replace(_draft(planned, baselines), n=nothing.n, not_asked=why)
+    if isinstance(planned, SweepMetric) and not lacking:
         by_grouping = observatory.grouping_measures(planned.metric, _people(sources, planned.dataset), None, None, why)
-        facts |= {"notes": (*collapsed_rungs(results), *said_of_guesses(results)), "measures": by_grouping}
-    return Measurement(planned, [(test, nothing)], results, _failures(results), lambda: {**facts, "n": nothing.n})
+        notes = (*collapsed_rungs(baselines), *said_of_guesses(baselines))
+        draft = dataclasses.replace(draft, notes=notes, measures=tuple(by_grouping))
+    return Measurement(planned, [(summary_key(planned), nothing)], draft, baselines)
 
 
 def _baselines_of(sources: Sources, models: Iterable[str], dataset: str) -> list[CellResult]:
     return [sources.answers.result(Cell(model, dataset, setting)) for model in models for setting in BASELINES]
 
 
-def _baseline_failures(policy: Policy, baselines: Iterable[CellResult]) -> list[Measure]:
-    """Returns the broken budget of failed inferences on original images, or without any.
-
-    Whether the model does the task is then unknown: its inferences failed.
-    """
-    for result in baselines:
-        broken = failure_measures(policy.budgets, [result])
-        if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
-            return [dataclasses.replace(measure, reason=f"{result.cell}: {measure.reason}") for measure in failed]
-    return []
-
-
-def _failures(results: Sequence[CellResult]) -> Budgets:
-    return lambda policy, _today: failure_measures(policy.budgets, results)
-
-
-def _about_cell(cell: Cell) -> dict[str, Any]:
-    family, level = family_and_level(cell.setting)
-    return {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
-
-
-def _about_summary(planned: SweepMetric | FamilyMetric) -> dict[str, Any]:
-    return {
-        "test": FAMILY if isinstance(planned, FamilyMetric) else "sweep",
-        "metric": planned.metric,
-        "split": planned.split,
-    }
+def _draft(planned: Planned, results: Sequence[CellResult]) -> Record:
+    """Returns the record of a test with what its answers are and nothing measured."""
+    draft = Record(
+        "cell" if isinstance(planned, Cell) else FAMILY if isinstance(planned, FamilyMetric) else "sweep",
+        str(planned),
+        planned.model,
+        planned.dataset,
+        n_requested=sum(result.n_requested for result in results),
+        n_unparsed=sum(result.n_unparsed for result in results),
+        n_refused=sum(result.n_refused for result in results),
+        n_guessed=sum(result.n_guessed for result in results),
+        n_errors=sum(result.count("error") for result in results),
+    )
+    if not isinstance(planned, Cell):
+        return dataclasses.replace(draft, metric=planned.metric, split=planned.split)
+    family, level = family_and_level(planned.setting)
+    return dataclasses.replace(draft, setting=str(planned.setting), family=family, level=level)
 
 
 def _people(sources: Sources, dataset: str) -> dict[str, list[str]]:
@@ -289,25 +272,24 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
     scores = CellScores(answers, test, result, sources.confidence, attempts, baseline, intervals=not sources.is_part)
     estimates = [(metric_key(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
     estimates += _by_category(scores, sources)
-    excused = sources.why_task_not_shown(cell.model, cell.dataset)
-
-    def facts() -> dict[str, Any]:
+    draft = _draft(cell, [result])
+    if not sources.is_look:
         beside = [*blind_unparsed(result), *_canaries(scores, sources)]
         since = changed_samples(baseline, cell, answers, result.values) if baseline else None
         named = [judged.metric for judged, _ in estimates] + [each.metric for each in beside]
-        return {
-            **_about_cell(cell),
-            "measures": beside,
-            "broken": since.broken if since else (),
-            "fixed": since.fixed if since else (),
-            "n": result.n_requested - result.count("error"),
-            "seconds": result.seconds,
-            "categories": mean_by_category(result),
-            "chains": {} if model.prompt_mode == DIRECT else chains_by_outcome(result),
-            "worst": _newly_wrong(scores),
-            "positions": positions(result),
-            "received": received(result) if LADDER_FAMILY in family_and_level(cell.setting)[0].split("+") else "",
-            "notes": (
+        draft = dataclasses.replace(
+            draft,
+            measures=tuple(beside),
+            broken=since.broken if since else (),
+            fixed=since.fixed if since else (),
+            n=result.n_requested - result.count("error"),
+            seconds=result.seconds,
+            categories=mean_by_category(result),
+            chains={} if model.prompt_mode == DIRECT else chains_by_outcome(result),
+            worst=_newly_wrong(scores),
+            positions=positions(result),
+            received=received(result) if LADDER_FAMILY in draft.family.split("+") else "",
+            notes=(
                 *sources.said_of_changed(cell),
                 *undone_steps(result),
                 *rci_bands(estimates, cell.setting),
@@ -318,16 +300,11 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
                 *(said_of_guesses([scores.under(NO_IMAGE)]) if cell.setting == NO_IMAGE or reads_blind(named) else ()),
                 *(baseline.left_out(cell.dataset, answers) if baseline and baseline.has_cell(cell) else ()),
             ),
-            "examples": examples(scores.clean, result, answers.album),
-        }
-
+            examples=tuple(examples(scores.clean, result, answers.album)),
+        )
+    excused = sources.why_task_not_shown(cell.model, cell.dataset)
     return Measurement(
-        cell,
-        estimates,
-        [result],
-        lambda policy, today: budget_measures(policy, [result, *tried], today, excused=excused),
-        facts,
-        _why_not_passed(cell, str(cell.setting), sources),
+        cell, estimates, draft, [result, *tried], excused, why_not_passed=_why_not_passed(cell, str(cell.setting), sources)
     )
 
 
@@ -381,32 +358,29 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
     further += [] if invalid else _by_stratum(test, scores, sources)
     results = [answers.result(cell) for cell in used]
-
-    def facts() -> dict[str, Any]:
+    draft = dataclasses.replace(_draft(sweep, results), n=own.n, not_asked=refusal)
+    if not sources.is_look:
         by_grouping = observatory.grouping_measures(sweep.metric, people, table, scores.level)
         gaps = observatory.compared_means(sweep.metric, table)
         gaps += observatory.grouping_notes(people, table) if by_grouping else ()
         said = () if invalid else filter(None, notes)
         on_ladder = sweep.metric == LADDER_METRIC and not is_task
         parted = is_task and not refusal and not sources.is_part
-        return {
-            **_about_summary(sweep),
-            "n": own.n,
-            "measures": [*by_grouping, *(canaries.warnings_about_rungs(sweep.model, results) if on_ladder else ())],
-            "notes": (*collapsed_rungs(results), *gaps, *said, *said_of_guesses(results)),
-            "not_asked": refusal,
-            "categories": {judged.category: _valid_value(estimate) for judged, estimate in further if judged.category},
-            "chains": {} if refusal else _chains_by_change(reads, sources),
-            **({"parts": observatory.parts(sweep.metric, table, results, people)} if parted else {}),
-        }
-
+        warnings = canaries.warnings_about_rungs(sweep.model, results) if on_ladder else ()
+        draft = dataclasses.replace(
+            draft,
+            measures=(*by_grouping, *warnings),
+            notes=(*collapsed_rungs(results), *gaps, *said, *said_of_guesses(results)),
+            categories={judged.category: _valid_value(estimate) for judged, estimate in further if judged.category},
+            chains={} if refusal else _chains_by_change(reads, sources),
+            parts=observatory.parts(sweep.metric, table, results, people) if parted else {},
+        )
     return Measurement(
         sweep,
-        [(MetricKey(sweep.model, sweep.dataset, sweep.metric, sweep.split), own), *further],
+        [(summary_key(sweep), own), *further],
+        draft,
         results,
-        _failures(results),
-        facts,
-        _why_not_passed(sweep, sweep.split, sources),
+        why_not_passed=_why_not_passed(sweep, sweep.split, sources),
     )
 
 
@@ -443,11 +417,10 @@ def summary(
     """Returns the measurement of a summary metric that is estimated from parts of its cells."""
     return Measurement(
         sweep,
-        [(MetricKey(sweep.model, sweep.dataset, sweep.metric, sweep.split), estimate)],
+        [(summary_key(sweep), estimate)],
+        dataclasses.replace(_draft(sweep, results), n=estimate.n, notes=notes),
         results,
-        _failures(results),
-        lambda: {**_about_summary(sweep), "n": estimate.n, "notes": notes},
-        _why_not_passed(sweep, sweep.split, sources),
+        why_not_passed=_why_not_passed(sweep, sweep.split, sources),
     )
 
 
@@ -525,10 +498,9 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
     notes = (*sources.said_of_changed(planned), observatory.members_note(planned, family, scores))
     return Measurement(
         planned,
-        [(MetricKey(planned.model, planned.dataset, planned.metric, planned.split), own)],
+        [(summary_key(planned), own)],
+        dataclasses.replace(_draft(planned, every), n=own.n, notes=notes),
         every,
-        _failures(every),
-        lambda: {**_about_summary(planned), "n": own.n, "notes": notes},
     )
 
 

@@ -7,7 +7,6 @@ is computed, and listed below.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -108,6 +107,11 @@ def metric_key(test: PlannedTest, metric: str, category: str = "", strata: int =
     return MetricKey(test.planned.model, test.planned.dataset, metric, setting, *test.family_and_level, category, strata)
 
 
+def summary_key(planned: SweepMetric | FamilyMetric) -> MetricKey:
+    """Returns the MetricKey of a summary metric, or of a property of a family."""
+    return metric_key(PlannedTest(planned), planned.metric)
+
+
 # Quantities that are formulas over scores: the registered metrics, and properties of families.
 
 
@@ -153,7 +157,7 @@ def _of_letters(name: str, scores: CellScores) -> Estimate:
     )
     if unknown:
         reason = f"{quantity_of(unknown, 'answer')} came without probabilities of letters"
-        return Estimate(math.nan, 0, valid=False, reason=reason)
+        return Estimate.invalid(reason)
     estimate = metrics.estimate(name, table, setting=scores.setting, confidence=scores.level)
     left = len(scores.samples) - table.samples
     return (
@@ -165,7 +169,7 @@ def _of_letters(name: str, scores: CellScores) -> Estimate:
 
 def _since_baseline(name: str, scores: CellScores) -> Estimate:
     if scores.not_compared:
-        return Estimate(math.nan, 0, valid=False, reason=scores.not_compared)
+        return Estimate.invalid(scores.not_compared)
     return metrics.estimate(name, scores.table_with_baseline, setting=scores.setting, confidence=scores.level)
 
 

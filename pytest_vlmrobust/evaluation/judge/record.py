@@ -1,10 +1,10 @@
-"""Judging: from a measurement to a Record with its verdict. This module knows no answers."""
+"""Judging: from a measurement to a Record with its verdict. Of answers it counts those that failed or cannot be read."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, TypeAlias
 
@@ -13,42 +13,35 @@ from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outc
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import MetricKey, Policy
 
+from .budgets import budget_measures, failure_measures
 from .measure import Measurement
 from .measurements import quantities
 
-Verdicts: TypeAlias = Callable[[MetricKey, Estimate], Mapping[str, Verdict]]
-"""Returns the verdicts decided by a part of the answers, by rule."""
+Verdicts: TypeAlias = Mapping[MetricKey, Mapping[str, Verdict]]
+"""The verdicts decided by a part of the answers: for each estimate, by rule."""
 
 
-def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None = None, *, task: str = "") -> Record:
+def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None = None) -> Record:
     """Returns the record of a test, with its measures and worst verdict."""
-    facts = measurement.facts()
-    not_asked = facts.get("not_asked")
-    judged = judge_estimates(measurement, policy, today, decided)
-    measures = [measure for _, _, measure in judged]
-    measures += [*measurement.budgets(policy, today), *facts.pop("measures", ())]
-    verdict, results, planned = decisive(measures), measurement.results, measurement.planned
-    only_measured = not_asked and verdict.outcome is Outcome.MEASURED
-    reason = on_one_line(verdict.reason if verdict.rule or verdict.outcome is Outcome.ERROR else not_asked or verdict.reason)
-    if not isinstance(planned, Cell):
+    draft = measurement.draft
+    measures = [measure for _, _, measure in judge_estimates(measurement, policy, today, decided)]
+    measures += [*judge_budgets(measurement, policy, today), *draft.measures]
+    verdict = decisive(measures)
+    only_measured = draft.not_asked and verdict.outcome is Outcome.MEASURED
+    reason = on_one_line(
+        verdict.reason if verdict.rule or verdict.outcome is Outcome.ERROR else draft.not_asked or verdict.reason
+    )
+    if not isinstance(measurement.planned, Cell):
         reason = reason or measurement.estimates[0][1].reason
-    return Record(
-        id=str(planned),
-        model=planned.model,
-        dataset=planned.dataset,
-        task=task,
+    return dataclasses.replace(
+        draft,
         outcome=Outcome.NOT_APPLICABLE if only_measured else verdict.outcome,
         reason=reason,
-        n_requested=sum(result.n_requested for result in results),
-        n_unparsed=sum(result.n_unparsed for result in results),
-        n_refused=sum(result.n_refused for result in results),
-        n_guessed=sum(result.n_guessed for result in results),
-        n_errors=sum(result.count("error") for result in results),
         measures=tuple(map(_in_unit, measures)),
         policy_sha256=policy.sha256,
-        **facts,
     )
 
 
@@ -58,18 +51,42 @@ def judge_estimates(
     """Judges each estimate and returns it as judged: an estimate that keeps its bound without need of images is not valid."""
     judged = []
     for test, estimate in measurement.estimates:
-        measure = _judged(policy, test, estimate, today, decided)
+        measure = _judged(policy, test, estimate, today, None if decided is None else decided[test])
         if measure.outcome is Outcome.PASS and measurement.why_not_passed:
             estimate = dataclasses.replace(estimate, valid=False, reason=measurement.why_not_passed)  # noqa: PLW2901
-            measure = _judged(policy, test, estimate, today, decided)
+            measure = _judged(policy, test, estimate, today, None if decided is None else {})
         judged.append((test, estimate, measure))
     return judged
 
 
-def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, decided: Verdicts | None) -> Measure:
-    measure = policy.measure(test, estimate, today=today, decided=decided(test, estimate) if decided else None)
+def judge_budgets(measurement: Measurement, policy: Policy, today: date) -> list[Measure]:
+    """Judges the failed and unreadable answers of a test."""
+    planned, results = measurement.planned, measurement.results
+    if measurement.draft.not_asked and (isinstance(planned, Cell) or not results):
+        return _baseline_failures(policy, results)
+    if isinstance(planned, Cell):
+        return budget_measures(policy, results, today, excused=measurement.excused)
+    return failure_measures(policy.budgets, results)
+
+
+def _baseline_failures(policy: Policy, baselines: Iterable[CellResult]) -> list[Measure]:
+    """Returns the broken budget of failed inferences on original images, or without any.
+
+    Whether the model does the task is then unknown: its inferences failed.
+    """
+    for result in baselines:
+        broken = failure_measures(policy.budgets, [result])
+        if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
+            return [dataclasses.replace(measure, reason=f"{result.cell}: {measure.reason}") for measure in failed]
+    return []
+
+
+def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, decided: Mapping[str, Verdict] | None) -> Measure:
+    measure = policy.measure(test, estimate, today=today, decided=decided)
     shown: dict[str, Any] = {"category": test.category}
-    if decided or not estimate.valid:  # an interval that ignores an early stop is not shown, nor a number that does not apply
+    if (
+        decided is not None or not estimate.valid
+    ):  # an interval that ignores an early stop is not shown, nor a number that does not apply
         shown |= {"low": math.nan, "high": math.nan}
     if not estimate.valid:
         shown["value"] = math.nan

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,9 +72,9 @@ from .cell_quantities import UNPARSED_INCREASE
 from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary
-from .measurements import metric_keys, quantity
+from .measurements import metric_keys, quantity, summary_key
 from .reads import Reads, floors, references, score_table, unseen_names
-from .record import is_broken, judge_estimates
+from .record import Verdicts, is_broken, judge_budgets, judge_estimates
 from .strata import rows_of
 
 PAIRS = 32
@@ -181,7 +181,7 @@ class Stopping:
         answers = self.sources.answers
         return CellRequest(cell, answers.asked(cell, places) if isinstance(answers, AnswersOfChanged) else places)
 
-    @property
+    @cached_property
     def measurement(self) -> Measurement:
         """The measurement of a decided test."""
         return self._measurement or measure(self.reads, self._part())
@@ -192,12 +192,19 @@ class Stopping:
         return with_risk(self.policy, self._shares[self.size]) if self._shares else self.policy
 
     def counted(self, record: Record) -> Record:
-        """Returns the record of a test that is decided, with how many answers all samples would have taken."""
+        """Returns the record of a decided test, with how many answers all samples would have taken."""
         size = self.size if self._measurement else record.n_requested * self.size // self.n_asked
         return dataclasses.replace(record, n_samples=size)
 
-    def verdicts(self, test: MetricKey, estimate: Estimate) -> Mapping[str, Verdict]:
-        """Returns the verdicts of decided rules on an estimate, by rule."""
+    @property
+    def verdicts(self) -> Verdicts:
+        """The verdicts of decided rules on the estimates of that measurement."""
+        return self._verdicts(self.measurement)
+
+    def _verdicts(self, measurement: Measurement) -> Verdicts:
+        return {test: self._verdicts_on(test, estimate) for test, estimate in measurement.estimates}
+
+    def _verdicts_on(self, test: MetricKey, estimate: Estimate) -> Mapping[str, Verdict]:
         verdicts = {}
         for rule in (rule for rule in self.policy.rules if rule.applies(test)):
             if (invalid := self._invalid.get((test.metric, test.category))) is not None:
@@ -311,7 +318,7 @@ class Stopping:
     # A summary metric.
 
     def _sweep_steps(self, sweep: SweepMetric) -> Steps:
-        rules = [rule for rule in self.policy.rules if rule.bounds(_judged(sweep))]
+        rules = [rule for rule in self.policy.rules if rule.bounds(summary_key(sweep))]
         if cells := self._audited_cells(sweep, rules):
             with contextlib.suppress(NoAuditError):
                 try:
@@ -333,7 +340,7 @@ class Stopping:
 
     def _audited_cells(self, sweep: SweepMetric, rules: Sequence[Rule]) -> list[Cell]:
         """Returns the cells of a summary metric if audits can decide all its rules, else an empty list."""
-        test = _judged(sweep)
+        test = summary_key(sweep)
         if metrics.get(sweep.metric).gate is not None and not self.sources.task(sweep.dataset):  # not known to apply
             return []
         audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
@@ -365,7 +372,7 @@ class Stopping:
                 audit.advance(dict(zip(upcoming, map(_complete, scores), strict=True)))
             asked = list(map(max, asked, audit.asked))
             self.n_asked = sum(asked)
-            self._conclude(_judged(sweep), rule, audit.within)
+            self._conclude(summary_key(sweep), rule, audit.within)
         results = [result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
         formula = metrics.get(sweep.metric).function
         values = [
@@ -398,7 +405,7 @@ class Stopping:
                     places.setdefault(cells[number], []).extend(pair % size for pair in own)
                 audit.advance({0: np.array([values[pair] for pair in pairs])})
             self.n_asked = n_asked = max(n_asked, audit.asked[0])
-            self._conclude(_judged(sweep), rule, audit.within)
+            self._conclude(summary_key(sweep), rule, audit.within)
         results = [self.sources.answers.result(cell, sorted(set(own))) for cell, own in places.items()]
         estimate = Estimate(_mean(sweep.metric, clean[list(values)], np.array(list(values.values()))), len(values))
         return self._ends(sweep, estimate, results, "")
@@ -407,7 +414,7 @@ class Stopping:
         self, rule: Rule, sweep: SweepMetric, limits: LimitsOf, order: Sequence[int], weights: Sequence[float]
     ) -> RuleAudit:
         """Returns an audit of a rule's bound and of the caps of its valid waivers."""
-        test = _judged(sweep)
+        test = summary_key(sweep)
         bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
         allowed = {bound: allowed_breaches(sweep.metric, bound, len(weights)) for bound in bounds}
         return RuleAudit(rule, bounds, limits, order, risks(self.policy, rule, test), weights=weights, allowed=allowed)
@@ -469,18 +476,19 @@ class Stopping:
 
     def _open_rules(self, measurement: Measurement) -> tuple[set[RuleKey], bool]:
         """Returns the undecided blocking rules, and whether another rule is broken."""
-        judged = judge_estimates(measurement, self.policy, self.today, self.verdicts)
+        decided = self._verdicts(measurement)
+        judged = judge_estimates(measurement, self.policy, self.today, decided)
         open_rules = {
             (without_strata(test), rule.id)
-            for test, estimate, _ in judged
+            for (_, measured), (test, estimate, _) in zip(measurement.estimates, judged, strict=True)
             for rule in self.policy.rules
-            if rule.applies(test) and is_blocking(rule) and rule.id not in self.verdicts(test, estimate)
+            if rule.applies(test) and is_blocking(rule) and (rule.id not in decided[test] or estimate is not measured)
         }
         return open_rules, is_broken(measure for _, _, measure in judged)
 
     def _breaks_budget(self, measurement: Measurement) -> bool:
         """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
-        measures = measurement.budgets(self.policy, self.today)
+        measures = judge_budgets(measurement, self.policy, self.today)
         return any(each.metric in BUDGET_METRICS and each.outcome is not Outcome.MEASURED for each in measures)
 
     def _lacks_name(self, part: Sources) -> bool:
@@ -546,10 +554,6 @@ def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: S
     read = [setting for need, setting in zip((Needs.CLEAN, Needs.NO_IMAGE), BASELINES, strict=True) if need in needs]
     results = [sources.answers.result(Cell(about.model, about.dataset, setting)) for setting in read]
     return any(np.isnan(result.values).any() for result in results)
-
-
-def _judged(sweep: SweepMetric) -> MetricKey:
-    return MetricKey(sweep.model, sweep.dataset, sweep.metric, sweep.split)
 
 
 def _complete(scores: Scores) -> Scores:

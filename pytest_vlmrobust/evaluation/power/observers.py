@@ -74,7 +74,7 @@ class TaskTable(ScoreTable):
     def estimate(self, test: MetricKey, metric: metrics.Metric | None) -> Estimate:
         """Estimates the quantity of a test, as a run does; ``metric`` is None if it is computed from more than scores."""
         if self.refusal and test.setting not in (CLEAN_NAME, NO_IMAGE_NAME):
-            return Estimate(math.nan, self.samples, valid=False, reason=self.refusal)
+            return Estimate.invalid(self.refusal, self.samples)
         if metric is None:
             return metrics.fixation(self.pointed)
         if metric.scope == "cell":

@@ -112,7 +112,7 @@ def best_is_enough(metric: str) -> bool:
 
 def undefined(samples: int) -> Estimate:
     """Returns the undefined estimate of a quantity that needs every patch."""
-    return Estimate(math.nan, samples, valid=False, reason=NEEDS_ALL)
+    return Estimate.invalid(NEEDS_ALL, samples)
 
 
 def counts_for_budgets(views: int, values: NDArray[np.float64], states: Sequence[str]) -> NDArray[np.bool_]:
