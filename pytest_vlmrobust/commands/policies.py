@@ -144,8 +144,8 @@ def _accuracy(text: str) -> float:
 def _noise(directory: Path, policy: Policy) -> _Noise:
     """Reads the A/A measurement of a run and compares it with the rules of a policy."""
     from pytest_vlmrobust.evaluation.after.repeat import compare_with_rules, uncompared_rules
+    from pytest_vlmrobust.reporting.facts import noise_lines, noise_warnings
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.noise import noise_lines, noise_warnings
 
     run = read_run(directory)
     if not run.facts.repeatability:

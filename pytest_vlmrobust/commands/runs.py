@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ def _list_runs(options: argparse.Namespace) -> int:
             complain(str(error))
             rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
             continue
-        about = [headline for headline in run.view.numbers if _key_numbers(headline)]
+        about = [headline for headline in run.numbers if _key_numbers(headline)]
         rows += _rows_of(run, about)
         numbers += [number for headline in about for number in _key_numbers(headline).values()]
     kept = _columns_for(width(), rows)
@@ -184,9 +185,7 @@ def _history(options: argparse.Namespace) -> int:
         except StoreError as error:
             complain(str(error))
             continue
-        about = {"run": directory.name, "decision": run.word, "digests": run.manifest.get("datasets", {})}
-        about["gates"] = {gate.name: gate.number for gate in run.facts.gates}
-        for name, point in points_of(run.records, options.metric, options.setting, **about).items():
+        for name, point in points_of(run, options.metric, options.setting).items():
             series.setdefault(name, []).append(point)
     if not series:
         what = f"{options.metric} over several settings or under {options.setting}, the value of --setting"
@@ -227,14 +226,13 @@ def _add_files(commands: Commands) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.reporting import RunView, write_report
-    from pytest_vlmrobust.reporting.files import add_step_summary, read_run
+    from pytest_vlmrobust.reporting.files import add_step_summary, read_run, write_report
     from pytest_vlmrobust.reporting.markdown import summary
 
     run = read_run(options.run_directory)
     out = options.out or options.run_directory
-    write_report(out, RunView(run.records, _with_ranking(run)), None)
-    if problem := add_step_summary(summary(run.view)):
+    write_report(out, replace(run, facts=_with_ranking(run)), None)
+    if problem := add_step_summary(summary(run)):
         complain(problem)
     say(f"{run.word}: {_tests_of(run)} tests, {out / 'report.html'}")
     return EXIT_CODES[run.decision]
@@ -259,13 +257,13 @@ def _with_ranking(run: RunFiles) -> RunFacts:
 
 def _junit(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.junit import FILE_NAME
+    from pytest_vlmrobust.reporting.junit import FILE_NAME, junit_xml
     from pytest_vlmrobust.reporting.writing import write_out, write_text
 
     run = read_run(options.run_directory)
     out = options.out or options.run_directory / FILE_NAME
     out.parent.mkdir(parents=True, exist_ok=True)
-    (write_out if options.out else write_text)(out, run.junit)
+    (write_out if options.out else write_text)(out, junit_xml(run))
     say(f"{run.word}: {quantity(len(run.records), 'test')}, {len(run.facts.lost(run.records))} without a verdict, {out}")
     return 0
 

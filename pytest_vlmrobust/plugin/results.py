@@ -206,8 +206,8 @@ class Results:
     def facts(self) -> RunFacts:
         """Returns the facts about the run for its decision and reports that are not in its records."""
         from pytest_vlmrobust.reporting import RunFacts
+        from pytest_vlmrobust.reporting.facts import noise_warnings
         from pytest_vlmrobust.reporting.files import REPORT
-        from pytest_vlmrobust.reporting.noise import noise_warnings
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 

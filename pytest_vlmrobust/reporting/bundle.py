@@ -85,11 +85,11 @@ def page_notes(run: Path) -> list[str]:
 def derived_files(run: RunFiles) -> dict[str, str]:
     """Returns the files of a run that are derived only from its records, by name."""
     return {
-        results.FILE_NAME: results.results_json(run.records, run.facts),
-        results.CSV_FILE: results.cells_csv(run.records),
-        SUMMARY: summary(run.view),
-        MODEL_CARD: model_card(run.view),
-        junit.FILE_NAME: run.junit,
+        results.FILE_NAME: results.results_json(run),
+        results.CSV_FILE: results.cells_csv(run),
+        SUMMARY: summary(run),
+        MODEL_CARD: model_card(run),
+        junit.FILE_NAME: junit.junit_xml(run),
     }
 
 
@@ -107,12 +107,12 @@ def underivable_claims(run: RunFiles) -> list[str]:
         if not path.is_file():
             continue
         written = path.read_bytes()
-        if written != _to_bytes(text) and not (name == results.FILE_NAME and results.is_results(written, run.records, run.facts)):
+        if written != _to_bytes(text) and not (name == results.FILE_NAME and results.is_results(written, run)):
             problems.append(f"{name} is not what the records give")
     page = run.directory / REPORT
     if page.is_file():
         text = page.read_text(encoding="utf-8", errors="replace")
-        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.view)]
+        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run)]
     return problems
 
 

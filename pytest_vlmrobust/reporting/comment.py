@@ -16,11 +16,11 @@ from pytest_vlmrobust.core.words import on_one_line, percent, quantity
 from pytest_vlmrobust.evaluation.after.comparison import Comparison
 
 from .comparison import estimate_cells
+from .explanation import ViewedTest
 from .facts import ci_variables
 from .files import RunFiles
 from .html.samples import stored_thumbnail
 from .markdown import SHORT, code, render
-from .view import ViewedTest
 
 LONGEST = 65_000
 """Characters of a comment: GitHub refuses more than 65,536."""
@@ -74,7 +74,7 @@ def job_link(environment: Mapping[str, str] = os.environ) -> str:
 
 def worst_images(run: RunFiles) -> dict[str, bytes]:
     """Returns the images of the worst questions by file name, if the run's store has them."""
-    answers = [answer for question in run.view.worst_questions() for answer in question.answers]
+    answers = [answer for question in run.worst_questions() for answer in question.answers]
     names = dict.fromkeys(picture.file for _, _, pictures in answers for picture in pictures)
     folder = run.facts.pictures
     return {name: image for name in names if folder and (image := stored_thumbnail(folder, name))}
@@ -100,27 +100,27 @@ def render_comment(
 
 
 def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str], images: Mapping[str, str], *, most: int) -> str:
-    view, datasets = run.view, dict.fromkeys(record.dataset for record in run.records if record.dataset)
+    datasets = dict.fromkeys(record.dataset for record in run.records if record.dataset)
     about = {
         "model": ", ".join(run.facts.models),
         "data": ", ".join(datasets),
-        "run": str(run.manifest.get("run", run.directory.resolve().name)),
+        "run": run.name,
         "commit": str(run.manifest.get("commit", "")),
         "policy": ", ".join(sorted({sha256[:12] for sha256 in _policies(run).values()})),
     }
     return render(
         "comment.md",
         marker=Markup(marker(name)),  # noqa: S704 - letters and hyphens
-        view=view,
-        sentence=f"{view.sentence[:1].upper()}{view.sentence[1:]}",
+        view=run,
+        sentence=f"{run.sentence[:1].upper()}{run.sentence[1:]}",
         about=about,
-        models=[*view.several.items()][:most],
-        grave=view.grave[: max(1, most)],
+        models=[*run.several.items()][:most],
+        grave=run.grave[: max(1, most)],
         images=images,
         against=against,
         earlier=against.run and _earlier(against.run, run, most),
         answers=against.comparison and _answers(against.comparison, most),
-        loud=view.explained,
+        loud=run.explained,
         most=most,
         links=links,
     )
@@ -132,8 +132,8 @@ def _policies(run: RunFiles) -> dict[str, str]:
 
 def _earlier(earlier: RunFiles, run: RunFiles, most: int) -> Mapping[str, Any]:
     """Returns which run is compared with, and the tests whose verdict changed, with the number that decided, then and now."""
-    before = {test.record.key: test for test in earlier.view.tests}
-    both = [(before[test.record.key], test) for test in run.view.tests if test.record.key in before]
+    before = {test.record.key: test for test in earlier.tests}
+    both = [(before[test.record.key], test) for test in run.tests if test.record.key in before]
     changed = [(then, now) for then, now in both if then.record.outcome is not now.record.outcome]
     worse = sum(WORST_FIRST.index(now.record.outcome) < WORST_FIRST.index(then.record.outcome) for then, now in changed)
     new, gone = len(run.records) - len(both), len(before) - len(both)

@@ -1,20 +1,112 @@
-"""The failure message of a test: the breach first, then every number, and how to run it again."""
+"""One test for a reader: its row, its warnings, its failure message, and how to run it again or waive it."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 
 from pytest_vlmrobust.core.conversion import from_plain
-from pytest_vlmrobust.core.record import MOST_OFTEN, Measure, Record
+from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, Outcome
+from pytest_vlmrobust.core.record import BUDGET_METRICS, MOST_OFTEN, Measure, Record
 from pytest_vlmrobust.core.words import first_few, on_one_line, printable, quantity
 
 _WIDTH = 28
 _MOST = 5
+_EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
+"""Outcomes that are always shown with their reason."""
+_SPEAKS_UP = re.compile(f"(?:^|; )({re.escape(WARNING)}|{re.escape(NOT_SHOWN)})")
+"""The start of a warning or of a rule that is not shown to hold within a reason, which may have several."""
+_NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
+_WAIVED_DAYS = 90
+"""For how long a proposed waiver holds."""
+_NEVER_PROPOSED = (
+    *("visual_gain", "gain_over_blind", "accuracy_above_chance"),
+    *("accuracy", "clean_accuracy", "identity_accuracy", "resolution_accuracy"),
+)
+"""Metrics of whether a model looks and knows anything; reports offer no ready-made waiver for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewedTest:
+    """A test with its content for reports."""
+
+    record: Record
+    command: str
+    """The command that reruns it; empty if the command line is unknown."""
+    date: str
+    """The day of the run; empty if unknown."""
+
+    @property
+    def failure_message(self) -> str:
+        """Its failure message, or its summary if it did not fail."""
+        return explain(self.record, self.command)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether its reason is always shown."""
+        return self.record.deciding in _EXPLAINED
+
+    @property
+    def measure(self) -> Measure | None:
+        """The measure in its table row."""
+        return self.record.headline
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """Metric, value, interval, bound and n; empty without a measure."""
+        measure = self.measure
+        if measure is None:
+            return "", "", "", "", ""
+        return measure.called, measure.shown, measure.beside, measure.bound, self.answers(measure)
+
+    def answers(self, measure: Measure) -> str:
+        """Returns the number of answers behind a measure; for a stopped test, with the total."""
+        return f"{self.record.n_requested} of {self.record.n_samples}" if self.record.n_samples else measure.questions
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence for each broken or undecided rule that only warns."""
+        return warnings_of(self.record)
+
+    @property
+    def waiver_item(self) -> list[str]:
+        """A waiver item for a thresholds file that covers its breach, without owner and reason.
+
+        It is YAML in parts, between which lines may break. A file with these two still empty is refused, so that nobody waives by
+        pasting alone. Its cap is beyond the interval. Empty if no waiver can cover it, as for a broken budget,
+        or where it would hide a model that ignores its images.
+        """
+        record, measure = self.record, self.measure
+        if record.outcome is not Outcome.FAIL or measure is None or not measure.rule:
+            return []
+        ends = () if measure.metric in {*BUDGET_METRICS, *_NEVER_PROPOSED} else measure.ends
+        if not ends or min(ends) <= measure.value <= max(ends):
+            return []
+        above = measure.value > max(ends)
+        beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
+        cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
+        about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
+        where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
+        name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
+        expires = date.fromisoformat(self.date) + timedelta(days=_WAIVED_DAYS) if self.date else ""
+        parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}"]
+        parts.append(f"cap: {f'{round(100 * cap)}{measure.unit}' if measure.unit else cap}")
+        scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
+        parts += [f"where: {{{scope[0]}", *scope[1:]]
+        return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
+
+
+def warnings_of(record: Record) -> list[str]:
+    """Returns a sentence for each broken or undecided rule of a test that only warns."""
+    parts = [_SPEAKS_UP.split(measure.reason)[1:] for measure in record.measures]
+    return [text for one in parts for kind, text in zip(one[::2], one[1::2], strict=True) if kind == WARNING]
 
 
 def explain(record: Record, again: str = "") -> str:

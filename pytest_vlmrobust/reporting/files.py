@@ -12,7 +12,6 @@ from typing import Any
 from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
@@ -24,10 +23,9 @@ from pytest_vlmrobust.store.spending import Spending
 
 from . import junit, results
 from .explanation import Command
-from .facts import RunFacts, mapping
+from .facts import RunFacts, mapping, noise_warnings
 from .html import render_html
 from .markdown import MODEL_CARD, SUMMARY, model_card, summary
-from .noise import noise_warnings
 from .ranking import FILES as RANKING_FILES
 from .ranking import write_ranking
 from .view import RunView
@@ -44,20 +42,19 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
     directory.mkdir(parents=True, exist_ok=True)
     if manifest is not None:
         view = RunView(view.records, replace(view.facts, origins=manifest))
-    records, facts = view.records, view.facts
-    write_text(directory / results.FILE_NAME, results.results_json(records, facts))
-    write_text(directory / results.CSV_FILE, results.cells_csv(records))
+    write_text(directory / results.FILE_NAME, results.results_json(view))
+    write_text(directory / results.CSV_FILE, results.cells_csv(view))
     if manifest is not None:
         write_manifest(directory, manifest)
     write_text(directory / SUMMARY, summary(view))
     write_text(directory / MODEL_CARD, model_card(view))
     write_text(directory / junit.FILE_NAME, junit.junit_xml(view))
-    if facts.ranking is not None:
-        write_ranking(directory, facts.ranking)
+    if view.facts.ranking is not None:
+        write_ranking(directory, view.facts.ranking)
     write_text(directory / REPORT, render_html(view))
     names = [results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME, REPORT]
     names += [MANIFEST] if manifest is not None else []
-    names += RANKING_FILES if facts.ranking is not None else []
+    names += RANKING_FILES if view.facts.ranking is not None else []
     return [directory / name for name in names]
 
 
@@ -68,39 +65,22 @@ _STORE = Path("..", "..")
 """The default path from a run's directory to its store; the manifest has it for a run kept elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFiles:
-    """The files of a run; a repeated test has its last record."""
+@dataclass(frozen=True, kw_only=True)
+class RunFiles(RunView):
+    """A run that was read from its directory; a repeated test has its last record."""
 
     directory: Path
-    records: tuple[Record, ...]
-    facts: RunFacts
     manifest: Mapping[str, Any]
 
     @property
-    def view(self) -> RunView:
-        """Its view for reports."""
-        return RunView(self.records, self.facts)
-
-    @property
-    def decision(self) -> Decision:
-        """The decision of the run."""
-        return self.facts.decision(self.records)
-
-    @property
-    def word(self) -> str:
-        """The decision for people."""
-        return self.view.word
+    def name(self) -> str:
+        """Its name: that of its directory, where the manifest has none."""
+        return str(self.manifest.get("run", self.directory.resolve().name))
 
     @property
     def unrecorded(self) -> int:
         """The number of tests without a record, as recorded at the end of the run, or as missing from a killed run."""
         return int(self.manifest.get("missing", self.facts.missing(self.records)))
-
-    @property
-    def junit(self) -> str:
-        """The run as a JUnit file."""
-        return junit.junit_xml(self.view)
 
 
 def read_run(directory: Path) -> RunFiles:
@@ -112,7 +92,7 @@ def read_run(directory: Path) -> RunFiles:
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
     try:
-        return RunFiles(directory, records, _facts(directory, manifest), manifest)
+        return RunFiles(records, _facts(directory, manifest), directory=directory, manifest=manifest)
     except KeyError as error:
         raise StoreError(f"{directory / MANIFEST}: lacks {error}. Expected the JSON file that a run wrote") from error
 

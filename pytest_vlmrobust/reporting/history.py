@@ -7,13 +7,14 @@ Without a change, all intervals contain the true value except with the declared 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure, Record
+from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
+
+from .files import RunFiles
 
 _NARROWEST = 20
 """Columns of the drawing at least."""
@@ -72,28 +73,20 @@ class Change(NamedTuple):
         return f"changed between {self.before.run} and {self.after.run}: {self.before.told}, then {self.after.told}{data}"
 
 
-def points_of(
-    records: Iterable[Record],
-    metric: str,
-    setting: str,
-    *,
-    run: str,
-    decision: str,
-    digests: Mapping[str, str],
-    gates: Mapping[str, int] = MappingProxyType({}),
-) -> dict[str, Point]:
+def points_of(run: RunFiles, metric: str, setting: str) -> dict[str, Point]:
     """Returns a metric's measurements of a run, by model, dataset and split.
 
-    ``setting`` is that of the cell, of metrics of cells; ``gates`` has the number of the gate by model and dataset.
+    ``setting`` is that of the cell, of metrics of cells.
     """
+    digests, gates = run.manifest.get("datasets", {}), {gate.name: gate.number for gate in run.facts.gates}
     found: dict[str, Point] = {}
-    for record in records:
-        if record.metric == metric or (not record.metric and record.setting == setting):
+    for record in run.records:
+        measure = record.measure_of(metric)
+        if measure is not None and (record.metric == metric or (not record.metric and record.setting == setting)):
             name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
-            for measure in record.measures:
-                if measure.metric == metric and not measure.category:
-                    gate = gates.get(f"{record.model}-{record.dataset}", 0)
-                    found[name] = Point(run, decision, measure, digests.get(record.dataset, ""), record.n_samples, gate)
+            gate = gates.get(f"{record.model}-{record.dataset}", 0)
+            data = digests.get(record.dataset, "")
+            found[name] = Point(run.directory.name, run.word, measure, data, record.n_samples, gate)
     return found
 
 

@@ -15,9 +15,9 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.spending import budget_lines
 
-from .explanation import explain
+from .explanation import ViewedTest, warnings_of
 from .facts import ci_variables, policy_replacements, purposes
-from .view import RunView, ViewedTest, warnings_of
+from .view import RunView
 from .writing import write_text
 
 FILE_NAME = "junit.xml"
@@ -274,10 +274,10 @@ def _case(test: ViewedTest, beside: Record | None, *, plain: bool) -> ET.Element
     if beside is not None:
         _add_result(node, "failure", beside.reason, beside.reason)
     if record.outcome in _RAISED:
-        message = explain(record, test.command)
+        message = test.failure_message
         _add_result(node, "failure", f"{_RAISED[record.outcome]}: {_headline(message)}", message)
     elif record.outcome is Outcome.ERROR:
-        message = explain(record, test.command) if record.measures else record.reason
+        message = test.failure_message if record.measures else record.reason
         _add_result(node, "error", f'failed on setup with "{_headline(message)}"', message)
     elif record.outcome is Outcome.WAIVED:
         _add_result(node, "skipped", record.reason, type="pytest.xfail")

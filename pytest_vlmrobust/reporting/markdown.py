@@ -19,9 +19,10 @@ from pytest_vlmrobust.core.record import BY_VALUE, Measure
 from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
 from pytest_vlmrobust.store.repeatability import Repeatability
 
-from .noise import noise_by_metric, noise_lines, noise_warnings
+from .explanation import ViewedTest
+from .facts import noise_by_metric, noise_lines, noise_warnings
 from .reviewers import CAVEAT, questions
-from .view import NO_VERDICT, RunView, ViewedTest
+from .view import NO_VERDICT, RunView
 
 SUMMARY, MODEL_CARD = "summary.md", "model_card.md"
 _MOST = 40

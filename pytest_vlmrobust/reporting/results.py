@@ -11,7 +11,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_type_hints
@@ -21,12 +21,11 @@ from pytest_vlmrobust.core.decision import Allowance, Decision, NotShown
 from pytest_vlmrobust.core.estimate import ROUNDING
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.core.words import printable
-from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
+from pytest_vlmrobust.evaluation.after.run_analyses import Analysis
 from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.spending import Spending
 
-from .facts import RunFacts
-from .policies import OpenRule, open_rules
+from .subject import OpenRule
 from .view import RunView
 
 FILE_NAME = "results.json"
@@ -143,12 +142,13 @@ class Results:
     """A record for each finished test, and for each model and dataset whose budgets are not all shown to be kept."""
 
 
-def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
+def results(view: RunView) -> dict[str, Any]:
     """Returns the content of results.json."""
+    records, facts = view.records, view.facts
     content = Results(
         schema=SCHEMA_VERSION,
-        decision=facts.decision(records),
-        word=RunView(records, facts).word,
+        decision=view.decision,
+        word=view.word,
         planned=facts.planned,
         selected=facts.selected,
         missing=facts.missing(records),
@@ -156,10 +156,10 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         allowances=tuple(facts.allowances),
         stopped=facts.stopped,
         decisions=dict(facts.decisions(records)),
-        not_shown=tuple(_rule_not_shown(one) for group in open_rules(records) for one in group),
+        not_shown=tuple(_rule_not_shown(one) for group in view.open_rules for one in group),
         repeatability=tuple(facts.repeatability),
         spending=tuple(facts.spending),
-        analyses=analyses(records),
+        analyses=view.analyses,
         records=(),
     )
     return {**to_plain(content), "records": [{"key": record.key, **to_plain(record)} for record in records]}
@@ -171,15 +171,15 @@ def _rule_not_shown(rule: OpenRule) -> RuleNotShown:
     return RuleNotShown(**about, key=rule.record.key, metric=measure.metric, category=measure.category, value=measure.value)
 
 
-def results_json(records: Sequence[Record], facts: RunFacts) -> str:
+def results_json(view: RunView) -> str:
     """Returns the text of results.json."""
-    return json.dumps(results(records, facts), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(results(view), indent=1, ensure_ascii=False) + "\n"
 
 
-def is_results(text: bytes, records: Sequence[Record], facts: RunFacts) -> bool:
-    """Whether a file equals :func:`results_json` for these records."""
+def is_results(text: bytes, view: RunView) -> bool:
+    """Whether a file equals :func:`results_json`."""
     try:
-        return _agree(read_json(text.decode()), json.loads(results_json(records, facts)))
+        return _agree(read_json(text.decode()), json.loads(results_json(view)))
     except ValueError:
         return False
 
@@ -197,7 +197,7 @@ def _agree(written: Any, derived: Any, close: float = 0.0) -> bool:
     return math.isclose(written, derived, rel_tol=0.0, abs_tol=close) if isinstance(written, float) else bool(written == derived)
 
 
-def cells_csv(records: Sequence[Record]) -> str:
+def cells_csv(view: RunView) -> str:
     """Returns a line for each measure of each record, and for each record without any; columns as in ``CSV_COLUMNS``.
 
     Texts that a spreadsheet would compute get a leading apostrophe; numbers and bounds do not.
@@ -205,7 +205,7 @@ def cells_csv(records: Sequence[Record]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for record in records:
+    for record in view.records:
         columns = {name: getattr(record, name) for name in _OF_RECORD}
         columns |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
         columns["notes"] = "; ".join(record.notes)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.words import all_of, interval, on_one_line, printable, quantity
 
-from .facts import RunFacts, policy_replacements
+from .explanation import ViewedTest
+from .facts import RunFacts, noise_lines, policy_replacements
 from .headlines import Headline, legend
-from .noise import noise_lines
-from .policies import WaiverUse
-from .view import RunView, ViewedTest, outcome_counts
+from .subject import WaiverUse
+from .view import RunView, outcome_counts
 from .writing import print_sentence, sentence_rows, text_console
 
 if TYPE_CHECKING:

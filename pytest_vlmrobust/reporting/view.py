@@ -5,30 +5,26 @@ Pure, and plain text: a writer escapes it for its format.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
 from functools import cached_property
 from itertools import chain, combinations, zip_longest
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
-from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Decision, Outcome
-from pytest_vlmrobust.core.record import BUDGET_METRICS, BY_VALUE, FAMILY, NEWLY_WRONG, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome
+from pytest_vlmrobust.core.record import BY_VALUE, FAMILY, NEWLY_WRONG, Example, Picture, Record, Reply
 from pytest_vlmrobust.core.words import all_of, first_few, percent, quantity
 from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
 from pytest_vlmrobust.metrics import rci_correlation
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.spending import budget_lines
 
-from .facts import RunFacts, ci_variables, policy_replacements, purposes
+from .explanation import ViewedTest, warnings_of
+from .facts import RunFacts, ci_variables, noise_lines, policy_replacements, purposes
 from .headlines import Headline, headlines
-from .noise import noise_lines
-from .policies import Applied, OpenRule, WaiverUse, applied_policies, open_rules
-from .subject import Subject, subject
+from .subject import Applied, OpenRule, Subject, WaiverUse, applied_policies, open_rules, subject
 
 _MOST = 12
 """The most details shown of a limit."""
@@ -49,23 +45,11 @@ NO_VERDICT = "\N{EN DASH}"
 """How tables show that a test was measured and no rule judges it."""
 QUIET = (Outcome.PASS, Outcome.MEASURED)
 """Outcomes that need no separate line when there are many."""
-EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
-"""Outcomes that are always shown with their reason."""
 INDEX = "rci"
-_SPEAKS_UP = re.compile(f"(?:^|; )({re.escape(WARNING)}|{re.escape(NOT_SHOWN)})")
-"""The start of a warning or of a rule that is not shown to hold within a reason, which may have several."""
 _NOT_APPLICABLE = " does not apply: "
 _NEVER_GO = ": the run is not GO, whatever the gate found"
 _BESIDE = ("selection", "allowed")
 """Kinds of limits shown next to the decision."""
-_NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_.-]+")
-_WAIVED_DAYS = 90
-"""For how long a proposed waiver holds."""
-_NEVER_PROPOSED = (
-    *("visual_gain", "gain_over_blind", "accuracy_above_chance"),
-    *("accuracy", "clean_accuracy", "identity_accuracy", "resolution_accuracy"),
-)
-"""Metrics of whether a model looks and knows anything; reports offer no ready-made waiver for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,71 +66,6 @@ class Limit:
     """The number of further details."""
     allowed_by: str = ""
     """The line of the policy that lets it pass; empty for a limit that no policy lets pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewedTest:
-    """A test with its content for reports."""
-
-    record: Record
-    command: str
-    """The command that reruns it; empty if the command line is unknown."""
-    date: str
-    """The day of the run; empty if unknown."""
-
-    @property
-    def is_explained(self) -> bool:
-        """Whether its reason is always shown."""
-        return self.record.deciding in EXPLAINED
-
-    @property
-    def measure(self) -> Measure | None:
-        """The measure in its table row."""
-        return self.record.headline
-
-    @property
-    def row(self) -> tuple[str, str, str, str, str]:
-        """Metric, value, interval, bound and n; empty without a measure."""
-        measure = self.measure
-        if measure is None:
-            return "", "", "", "", ""
-        return measure.called, measure.shown, measure.beside, measure.bound, self.answers(measure)
-
-    def answers(self, measure: Measure) -> str:
-        """Returns the number of answers behind a measure; for a stopped test, with the total."""
-        return f"{self.record.n_requested} of {self.record.n_samples}" if self.record.n_samples else measure.questions
-
-    @property
-    def warnings(self) -> list[str]:
-        """A sentence for each broken or undecided rule that only warns."""
-        return warnings_of(self.record)
-
-    @property
-    def waiver_item(self) -> list[str]:
-        """A waiver item for a thresholds file that covers its breach, without owner and reason.
-
-        It is YAML in parts, between which lines may break. A file with these two still empty is refused, so that nobody waives by
-        pasting alone. Its cap is beyond the interval. Empty if no waiver can cover it, as for a broken budget,
-        or where it would hide a model that ignores its images.
-        """
-        record, measure = self.record, self.measure
-        if record.outcome is not Outcome.FAIL or measure is None or not measure.rule:
-            return []
-        ends = () if measure.metric in {*BUDGET_METRICS, *_NEVER_PROPOSED} else measure.ends
-        if not ends or min(ends) <= measure.value <= max(ends):
-            return []
-        above = measure.value > max(ends)
-        beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
-        cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
-        about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
-        where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
-        name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
-        expires = date.fromisoformat(self.date) + timedelta(days=_WAIVED_DAYS) if self.date else ""
-        parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}"]
-        parts.append(f"cap: {f'{round(100 * cap)}{measure.unit}' if measure.unit else cap}")
-        scope = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in where] or [""]
-        parts += [f"where: {{{scope[0]}", *scope[1:]]
-        return [f"- {{{parts[0]},", *(f"{part}," for part in parts[1:-1]), f"{parts[-1]}}}}}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +221,7 @@ class RunView:
     @cached_property
     def subject(self) -> Subject:
         """Models, data, date, version and policy."""
-        return subject(self.records, self.facts.origins)
+        return subject(self.records, self.facts.origins, self.policies)
 
     @property
     def made_from(self) -> Mapping[str, str]:
@@ -585,12 +504,6 @@ class RunView:
         ]
         words = "verdict holds for these samples only", "verdicts hold for these samples only"
         return _counted("by value", points, *words, ": what was judged is the value, not the interval")
-
-
-def warnings_of(record: Record) -> list[str]:
-    """Returns a sentence for each broken or undecided rule of a test that only warns."""
-    parts = [_SPEAKS_UP.split(measure.reason)[1:] for measure in record.measures]
-    return [text for one in parts for kind, text in zip(one[::2], one[1::2], strict=True) if kind == WARNING]
 
 
 def outcome_counts(records: Iterable[Record]) -> list[tuple[Outcome, int]]:

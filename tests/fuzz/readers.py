@@ -335,20 +335,21 @@ def _read_journal(path: Path) -> None:
 
 def _read_results(path: Path) -> None:
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.reporting.facts import RunFacts
+    from pytest_vlmrobust.reporting import RunFacts, RunView
     from pytest_vlmrobust.reporting.results import is_results
 
     record = Record("cell", "m-d-clean", "m", "d", "clean")
-    if not is_results(path.read_bytes(), [record], RunFacts()):
+    if not is_results(path.read_bytes(), RunView([record], RunFacts())):
         raise VlmRobustError("it holds something else")
 
 
 def _valid_results() -> bytes:
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.reporting.facts import RunFacts
+    from pytest_vlmrobust.reporting import RunFacts, RunView
     from pytest_vlmrobust.reporting.results import results_json
 
-    return json.dumps(json.loads(results_json([Record("cell", "m-d-clean", "m", "d", "clean")], RunFacts()))).encode()
+    view = RunView([Record("cell", "m-d-clean", "m", "d", "clean")], RunFacts())
+    return json.dumps(json.loads(results_json(view))).encode()
 
 
 def _read_answer(path: Path) -> None:

@@ -19,11 +19,11 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, fingerprint
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line, without_halves
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
+from ..explanation import ViewedTest
 from ..files import RunFiles
 from ..junit import LOST
 
@@ -74,8 +74,8 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
             staged = Path(folder) / out.name
             staged.mkdir()
             written = []
-            for cell, record in cells.items():
-                log = _log(evidence, cell, record, run)
+            for cell, test in cells.items():
+                log = _log(evidence, cell, test, run)
                 name = f"{log.eval.created.replace(':', '-')}_{_file_name(str(cell))}_{log.eval.task_id}.{form}"
                 write_eval_log(log, str(staged / name))
                 scores = log.results.scores if log.results else []
@@ -85,23 +85,23 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
     return written
 
 
-def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, Record | None]:
+def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, ViewedTest | None]:
     """Returns the cells of the selected models with their records, if any."""
-    records = {
-        Cell(record.model, record.dataset, Setting.parse(record.setting)): record
-        for record in run.records
-        if record.test == "cell" and record.setting
+    tests = {
+        Cell(test.record.model, test.record.dataset, Setting.parse(test.record.setting)): test
+        for test in run.tests
+        if test.record.test == "cell" and test.record.setting
     }
-    cells = sorted({*evidence.cells(), *records})
+    cells = sorted({*evidence.cells(), *tests})
     known = sorted({cell.model for cell in cells})
     if not known:
         raise UsageError(f"{str(run.directory)!r}: the run measured nothing that could be exported")
     if model and model not in known:
         raise UnknownName("model", model, known, where="--model")
-    return {cell: records.get(cell) for cell in cells if not model or cell.model == model}
+    return {cell: tests.get(cell) for cell in cells if not model or cell.model == model}
 
 
-def _log(evidence: Evidence, cell: Cell, record: Record | None, run: RunFiles) -> EvalLog:
+def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles) -> EvalLog:
     """Returns the log of one cell."""
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec
 
@@ -109,11 +109,10 @@ def _log(evidence: Evidence, cell: Cell, record: Record | None, run: RunFiles) -
     asked = [] if stored is None else _asked(stored, evidence.samples(cell.dataset, cell.model, cell.setting))
     samples = [sample for each, answers in asked for sample in _samples(each, answers, cell)]
     views = 1 if stored is None else stored.views
-    name = str(run.manifest.get("run", run.directory.resolve().name))
     spec = EvalSpec(
         created=_created(run.manifest),
-        eval_id=_number("eval", name, str(cell)),
-        run_id=_number("run", name),
+        eval_id=_number("eval", run.name, str(cell)),
+        run_id=_number("run", run.name),
         task_id=_number("task", str(cell)),
         task=on_one_line(f"{cell.dataset}-{cell.setting}"),
         model=on_one_line(cell.model),
@@ -121,10 +120,10 @@ def _log(evidence: Evidence, cell: Cell, record: Record | None, run: RunFiles) -
         config=EvalConfig(epochs=views, epochs_reducer=["max"]),
         packages={"pytest_vlmrobust": str(run.manifest.get("version", ""))},
         tags=[str(run.decision)],
-        metadata=_metadata(cell, record, run),
+        metadata=_metadata(cell, test, run),
     )
-    failed = record is not None and record.outcome is Outcome.ERROR
-    lost = record is None and _is_lost(cell, run)
+    failed = test is not None and test.record.outcome is Outcome.ERROR
+    lost = test is None and _is_lost(cell, run)
     scored = [_best(answers) for _, answers in asked]
     return EvalLog(
         status="cancelled" if lost else "error" if failed else "success",
@@ -132,9 +131,9 @@ def _log(evidence: Evidence, cell: Cell, record: Record | None, run: RunFiles) -
         results=EvalResults(
             total_samples=len(asked) * views,
             completed_samples=sum(sample.error is None for sample in samples),
-            scores=[_score_of_cell([value for value in scored if isfinite(value)], len(scored), record)],
+            scores=[_score_of_cell([value for value in scored if isfinite(value)], len(scored), test)],
         ),
-        error=_error(record.reason) if record is not None and failed else None,
+        error=_error(test.record.reason) if test is not None and failed else None,
         samples=samples,
     )
 
@@ -144,27 +143,28 @@ def _is_lost(cell: Cell, run: RunFiles) -> bool:
     return any(nodeid.endswith(f"[{cell}]") for nodeid in run.facts.lost(run.records))
 
 
-def _metadata(cell: Cell, record: Record | None, run: RunFiles) -> dict[str, Any]:
+def _metadata(cell: Cell, test: ViewedTest | None, run: RunFiles) -> dict[str, Any]:
     """Returns the metadata of a cell."""
+    none = LOST if _is_lost(cell, run) else "no test was about this cell alone"
     about = {
         "run": run.manifest.get("run", ""),
         "decision_of_run": run.decision,
-        "verdict": "" if record is None else record.outcome,
-        "reason": record.reason if record is not None else LOST if _is_lost(cell, run) else "no test was about this cell alone",
+        "verdict": "" if test is None else test.record.outcome,
+        "reason": none if test is None else test.record.reason,
         "setting": cell.setting,
-        "policy_sha256": "" if record is None else record.policy_sha256,
+        "policy_sha256": "" if test is None else test.record.policy_sha256,
         "commit": run.manifest.get("commit", ""),
         "pictures": "not in this log",
     }
     return {name: on_one_line(str(value)) for name, value in about.items() if str(value)}
 
 
-def _score_of_cell(values: Sequence[float], asked: int, record: Record | None) -> Any:
+def _score_of_cell(values: Sequence[float], asked: int, test: ViewedTest | None) -> Any:
     """Returns the mean of the scores and the measures of the test; undefined values are left out."""
     from inspect_ai.log import EvalMetric, EvalScore
 
     metrics = {"mean": EvalMetric(name="mean", value=fsum(values) / len(values))} if values else {}
-    for measure in record.measures if record is not None else ():
+    for measure in test.record.measures if test is not None else ():
         if measure.metric and not measure.category and isfinite(measure.value):
             ends = {name: value for name, value in (("low", measure.low), ("high", measure.high)) if isfinite(value)}
             judged = {"verdict": str(measure.outcome), "bound": measure.bound, "n": measure.n, **ends}

@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import quote
 
 from pytest_vlmrobust.core.decision import EXIT_CODES, NOT_SHOWN, WARNING, Decision, Outcome
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.words import number, on_one_line
 
+from ..explanation import ViewedTest
 from ..files import RunFiles
 from ..junit import LOST
 
@@ -55,7 +56,7 @@ _LEVEL_OF_DECISION = {Decision.NO_GO: "error", Decision.INCOMPLETE: "error", Dec
 
 def sarif(run: RunFiles) -> dict[str, Any]:
     """Returns a run as a SARIF log: a result for each rule that a test broke or left undecided, worst test first."""
-    found = [*_decision(run), *(result for test in run.view.tests for result in _results(test.record, run))]
+    found = [*_decision(run), *(result for test in run.tests for result in _results(test, run))]
     lost = [{"level": "error", "message": _message(f"{nodeid}: {LOST}")} for nodeid in run.facts.lost(run.records)]
     invocation = {
         "executionSuccessful": run.decision is not Decision.INCOMPLETE,
@@ -122,8 +123,7 @@ def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:
     """Yields the result for the whole run, unless it is GO."""
     if run.decision is Decision.GO:
         return
-    about = run.view
-    text = "; ".join([f"{run.decision}: {about.sentence}", *about.grave])
+    text = "; ".join([f"{run.decision}: {run.sentence}", *run.grave])
     files = [file["name"] for policy in _policies(run.manifest) for file in policy.get("files", ())]
     tests = [record.nodeid.partition("::")[0] for record in run.records if record.nodeid]
     place = next(iter([*files, *tests, *(nodeid.partition("::")[0] for nodeid in run.facts.tests)]), "")
@@ -136,25 +136,27 @@ def _decision(run: RunFiles) -> Iterator[dict[str, Any]]:
     }
 
 
-def _results(record: Record, run: RunFiles) -> Iterator[dict[str, Any]]:
+def _results(test: ViewedTest, run: RunFiles) -> Iterator[dict[str, Any]]:
     """Yields a result for each broken or undecided measure, and one for a failed test without such a measure."""
+    record = test.record
     loud = [measure for measure in record.measures if measure.outcome in _LEVELS]
     for measure in loud:
         rule = measure.rule or (_UNMEASURED if measure.outcome is Outcome.ERROR else _BUDGET)
-        yield _result(record, rule, f"{record.id}: {_sentence(measure)}", run, measure)
+        yield _result(test, rule, f"{record.id}: {_sentence(measure)}", run, measure)
     if record.deciding in _LEVELS and not any(measure.outcome is record.outcome for measure in loud):
         rule = _UNMEASURED if record.outcome is Outcome.ERROR else _TEST
-        yield _result(record, rule, f"{record.id}: {record.reason or record.outcome}", run)
+        yield _result(test, rule, f"{record.id}: {record.reason or record.outcome}", run)
     for measure in record.measures:
         if measure.outcome is Outcome.MEASURED and measure.rule and measure.reason.startswith((WARNING, NOT_SHOWN)):
-            yield _result(record, measure.rule, f"{record.id}: {_sentence(measure)}", run, measure)
+            yield _result(test, measure.rule, f"{record.id}: {_sentence(measure)}", run, measure)
 
 
 def _sentence(measure: Measure) -> str:
     return measure.reason or f"{measure.called} {number(measure.value)} is {measure.outcome}"
 
 
-def _result(record: Record, rule: str, text: str, run: RunFiles, measure: Measure | None = None) -> dict[str, Any]:
+def _result(test: ViewedTest, rule: str, text: str, run: RunFiles, measure: Measure | None = None) -> dict[str, Any]:
+    record = test.record
     outcome = record.outcome if measure is None else measure.outcome
     about: dict[str, Any] = {
         "vlm.verdict": str(outcome),

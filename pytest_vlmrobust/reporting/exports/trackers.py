@@ -17,7 +17,6 @@ from typing import Any
 
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import on_one_line
 
 from ..facts import ci_variables
@@ -26,6 +25,7 @@ from ..junit import FILE_NAME as JUNIT
 from ..markdown import SUMMARY
 from ..results import CSV_FILE
 from ..results import FILE_NAME as RESULTS
+from ..view import RunView
 
 FILES = (REPORT, JUNIT, RESULTS, CSV_FILE, SUMMARY, "manifest.json", "model_card.md")
 _STEPS = {"low": 1, "mid": 2, "high": 3}
@@ -61,7 +61,8 @@ class ModelRun:
     numbers: Sequence[Series]
     undefined: int
     """How many measures have no finite value, and so no number."""
-    records: Sequence[Record]
+    view: RunView
+    """Its tests."""
 
     @property
     def name(self) -> str:
@@ -173,7 +174,7 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
             reinit="create_new",
             settings=private,
         )
-        rows = list(_rows(about.records))
+        rows = list(_rows(about.view))
         tracked.log({"measures": wandb.Table(columns=[*_COLUMNS, *_JUDGED], data=rows, allow_mixed_types=True)})
         tracked.summary.update({"decision": str(about.decision), **{each.name: each.value for each in about.numbers}})
         for file in _report_files(run, Path(tracked.dir)):
@@ -199,9 +200,9 @@ def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
 
 
 def _model_run(run: RunFiles, model: str) -> ModelRun:
-    records = [record for record in run.records if record.model == model]
-    numbers = {each.name: each for record in records for each in _numbers(record)}
-    measures = [measure for record in records for measure in record.measures if not measure.category]
+    view = RunView([record for record in run.records if record.model == model], run.facts, model)
+    numbers = {each.name: each for each in _numbers(view)}
+    measures = [measure for record in view.records for measure in record.measures if not measure.category]
     manifest = run.manifest
     decision = run.facts.decisions(run.records).get(model, run.decision)
     settings = manifest.get("settings", {})
@@ -213,7 +214,7 @@ def _model_run(run: RunFiles, model: str) -> ModelRun:
         "policy_sha256": manifest.get("policies", {}).get(model, {}).get("sha256", ""),
     }
     tags = {
-        "vlm.run": manifest.get("run", run.directory.resolve().name),
+        "vlm.run": run.name,
         "vlm.model": model,
         "vlm.decision": decision,
         "vlm.decision_of_run": run.decision,
@@ -233,7 +234,7 @@ def _model_run(run: RunFiles, model: str) -> ModelRun:
         tags=_texts({**tags, "vlm.undefined": str(undefined)}),
         numbers=list(numbers.values()),
         undefined=undefined,
-        records=records,
+        view=view,
     )
 
 
@@ -249,28 +250,30 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _numbers(record: Record) -> Iterator[Series]:
-    """Yields the finite value and ends of each measure of a whole dataset."""
-    over = record.setting or record.split or "all"
-    for measure in record.measures:
-        if measure.category or not measure.metric:
-            continue
-        for suffix, value in (("", measure.value), (".low", measure.low), (".high", measure.high)):
+def _numbers(view: RunView) -> Iterator[Series]:
+    """Yields the finite value and ends of each measure of a whole dataset, and the counts of answers of each cell."""
+    for record in view.records:
+        values = {
+            f"{measure.metric}{suffix}": value
+            for measure in record.measures
+            if measure.metric and not measure.category
+            for suffix, value in (("", measure.value), (".low", measure.low), (".high", measure.high))
+        }
+        if record.test == "cell":
+            values |= {name: float(getattr(record, name)) for name in ("n", "n_errors", "n_unparsed", "n_refused")}
+        over = record.setting or record.split or "all"
+        for name, value in values.items():
             if isfinite(value):
-                name = on_one_line(f"{record.dataset}/{measure.metric}{suffix}/{over}")
-                yield Series(name, value, _step(record))
-    if record.test == "cell":
-        for name in ("n", "n_errors", "n_unparsed", "n_refused"):
-            yield Series(on_one_line(f"{record.dataset}/{name}/{over}"), float(getattr(record, name)), _step(record))
+                yield Series(on_one_line(f"{record.dataset}/{name}/{over}"), value, _step(record.level))
 
 
-def _step(record: Record) -> int:
-    return _STEPS.get(record.level, int(record.level) if record.level.isascii() and record.level.isdigit() else 0)
+def _step(level: str) -> int:
+    return _STEPS.get(level, int(level) if level.isascii() and level.isdigit() else 0)
 
 
-def _rows(records: Sequence[Record]) -> Iterator[list[Any]]:
+def _rows(view: RunView) -> Iterator[list[Any]]:
     """Yields a row for each measure, including categories; undefined values are empty."""
-    for record in records:
+    for record in view.records:
         first = [record.test, record.dataset, record.setting or record.split, record.family, record.level]
         for measure in record.measures:
             judged = [getattr(measure, name) for name in _JUDGED]
@@ -285,7 +288,7 @@ def _cell(value: Any) -> Any:
 
 def _report_files(run: RunFiles, folder: Path) -> list[Path]:
     """Writes the report into a folder, and returns the files for trackers."""
-    write_report(folder, run.view, run.manifest)
+    write_report(folder, run, run.manifest)
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 

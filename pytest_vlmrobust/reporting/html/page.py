@@ -23,8 +23,7 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIAL, PARTIAL_MARK, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analysis_tables
-from pytest_vlmrobust.reporting.facts import flat, mapping
-from pytest_vlmrobust.reporting.noise import noise_by_metric, why_unmeasured
+from pytest_vlmrobust.reporting.facts import flat, mapping, noise_by_metric, why_unmeasured
 from pytest_vlmrobust.reporting.view import QUIET, Limit, RunView, outcome_counts
 
 from . import charts, groups, samples, sweeps, words

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Record
-from pytest_vlmrobust.reporting.view import ViewedTest
+from pytest_vlmrobust.reporting.explanation import ViewedTest
 
 from .words import MARKS, bound_text, interval, number, visible_text
 

@@ -263,7 +263,7 @@ def verdicts_of(states: Sequence[RunState], people: Sequence[Contender], dataset
     return {
         who: record
         for who in people
-        for record in by_name[who.run].records
+        for record in by_name[who.run].view.records
         if record.test == "cell" and (record.model, record.dataset, record.setting) == (who.model, dataset, setting)
     }
 

@@ -15,7 +15,6 @@ from markupsafe import Markup, escape
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError, VlmRobustError, did_you_mean
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
@@ -192,7 +191,7 @@ class Pages:
 
     def _said(self, state: RunState, asked: Asked) -> dict[str, Any]:
         mark = DECISIONS[state.decision] if state.decision else None
-        newest = [record for record in state.records if record.is_gated][-NEWEST:][::-1]
+        newest = state.view.records[-NEWEST:][::-1]
         text = str(state.decision) if state.decision else "no decision yet"
         if not state.decision and state.quiet > _SILENT:
             text = f"no decision; nothing was written for {state.quiet / 60:.0f} minutes, so it may have been killed"
@@ -201,7 +200,7 @@ class Pages:
             "text": text,
             "css": mark.css if mark else "measured",
             "sign": mark.sign if mark else "…",
-            "done": state.done,
+            "done": len(state.view.records),
             "selected": state.selected,
             "going": state.decision is None,
             "version": state.version,
@@ -215,7 +214,7 @@ class Pages:
                     "css": MARKS[outcome].css,
                     "url": _url(asked.address("/answers", run=(state.name,), verdict=str(outcome))),
                 }
-                for outcome, n in state.tally
+                for outcome, n in state.view.outcomes
             ],
             "newest": [
                 {
@@ -223,18 +222,13 @@ class Pages:
                     "name": str(record.outcome),
                     "sign": MARKS[record.outcome].sign,
                     "css": MARKS[record.outcome].css,
-                    "url": self._answers_of(state, record),
+                    "url": _url(Asked((state.name,), record.model, record.dataset, record.setting).address("/answers"))
+                    if record.test == "cell"
+                    else "",
                 }
                 for record in newest
             ],
         }
-
-    def _answers_of(self, state: RunState, record: Record) -> str:
-        """Returns the address of the answers that the verdict of a cell rests on; empty for other tests."""
-        if record.test != "cell":
-            return ""
-        asked = Asked(run=(state.name,), model=record.model, dataset=record.dataset, setting=record.setting)
-        return _url(asked.address("/answers"))
 
     def _opened(self, asked: Asked) -> tuple[list[ShownRun], list[RunState], Browser, list[BrowsedCell]]:
         runs = self.runs.chosen(asked.run)

@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.reporting.facts import RunFacts
 from pytest_vlmrobust.reporting.html.samples import stored_thumbnail
-from pytest_vlmrobust.reporting.view import outcome_counts
+from pytest_vlmrobust.reporting.view import RunView
 from pytest_vlmrobust.store import read_manifest
 from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
 from pytest_vlmrobust.store.database import FILE_NAME
@@ -86,24 +86,14 @@ class RunState:
     """Its date, models and data, for display."""
     selected: int
     """How many tests were to run."""
-    records: Sequence[Record]
-    """The records of its tests so far, newest last."""
+    view: RunView
+    """Its gated tests so far, newest last."""
     problem: str
     """Why it cannot be read; empty if it can."""
     quiet: float
     """Seconds since something was written."""
     version: str
     """A version that changes with new answers."""
-
-    @property
-    def tally(self) -> list[tuple[Outcome, int]]:
-        """How many tests have each verdict, worst first."""
-        return outcome_counts(record for record in self.records if record.is_gated)
-
-    @property
-    def done(self) -> int:
-        """How many of its tests ended."""
-        return sum(record.is_gated for record in self.records)
 
 
 class ShownRun:
@@ -138,7 +128,7 @@ class ShownRun:
             Decision(decision) if decision in set(Decision) else None,
             {name: text for name, text in about.items() if text},
             int(manifest.get("selected", 0)),
-            records,
+            RunView([record for record in records if record.is_gated], RunFacts()),
             problem,
             max(0.0, time.time() - max((stamp / 1e9 for stamp, _ in changed), default=time.time())),
             ".".join(f"{stamp:x}-{size:x}" for stamp, size in changed),
@@ -242,7 +232,7 @@ def cells_with(states: Sequence[RunState], outcome: str, cells: Sequence[Browsed
     judged = {
         (state.name, record.model, record.dataset, record.setting)
         for state in states
-        for record in state.records
+        for record in state.view.records
         if record.test == "cell" and str(record.outcome) == outcome
     }
     return {(cell.run, cell.id) for cell in cells if (cell.run, *cell[2:5]) in judged}

@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.after.run_analyses import analyses
 from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.analyses import analysis_tables, board_tables
 from pytest_vlmrobust.reporting.results import is_results, results_json
 
@@ -34,16 +34,16 @@ def test_tables_say_what_is_missing_and_how_to_ask_for_it() -> None:
 
 
 def test_results_agree_but_for_the_last_digits_of_analyses() -> None:
-    records, facts = [cell("fog:low", 1 / 3), cell("rain:low", 0.0)], RunFacts(planned=2, selected=2)
-    content = json.loads(results_json(records, facts))
+    view = RunView([cell("fog:low", 1 / 3), cell("rain:low", 0.0)], RunFacts(planned=2, selected=2))
+    content = json.loads(results_json(view))
     written = content["analyses"]
     assert written[0]["values"]["catastrophic"] == 0.5
     rounded = json.loads(json.dumps(content))
     rounded["analyses"][0]["values"]["catastrophic"] += 1e-13
-    assert is_results(json.dumps(rounded).encode(), records, facts)
+    assert is_results(json.dumps(rounded).encode(), view)
     for changed in ([], written[:1], [{**written[0], "cells": 99}, *written[1:]]):
-        assert not is_results(json.dumps({**content, "analyses": changed}).encode(), records, facts)
-    assert not is_results(json.dumps({**content, "more": 1}).encode(), records, facts)
+        assert not is_results(json.dumps({**content, "analyses": changed}).encode(), view)
+    assert not is_results(json.dumps({**content, "more": 1}).encode(), view)
 
 
 def test_tables_of_models_have_intervals_and_reasons() -> None:

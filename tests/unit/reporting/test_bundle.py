@@ -179,7 +179,7 @@ def _change_results(run: Path, change: Callable[[dict[str, Any]], object]) -> li
     with Journal(run) as journal:
         journal.append(replace(record("b", Outcome.FAIL, 0.25), n_samples=900, examples=(EXAMPLE,)))
     read = read_run(run)
-    content = results(read.records, read.facts)
+    content = results(read)
     change(content)
     (run / "results.json").write_text(json.dumps(content), encoding="utf-8")
     return underivable_claims(read)
@@ -251,13 +251,12 @@ def test_results_that_say_something_else_are_named(run: Path, change: Callable[[
     ],
 )
 def test_results_that_readers_may_understand_differently_are_named(run: Path, old: bytes, new: bytes) -> None:
-    facts = read_run(run).facts
-    records = [record("a", measures=(Measure("accuracy_drop", 0.1),)), record("b")]
-    text = results_json(records, facts).encode()
-    assert is_results(text, records, facts)
+    view = replace(read_run(run), records=[record("a", measures=(Measure("accuracy_drop", 0.1),)), record("b")])
+    text = results_json(view).encode()
+    assert is_results(text, view)
     other = text.replace(old, new, 1) if old != b"}\n" else text.removesuffix(old)
     assert other != text
-    assert not is_results(other, records, facts)
+    assert not is_results(other, view)
 
 
 def test_another_decision_than_the_one_of_the_records_is_named(run: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ HOSTILE = "<img src=x> [x](http://y) @all | \x1b[2J \u202e"
 def run(*records: Record, name: str = "later", **manifest: Any) -> RunFiles:
     facts = RunFacts(planned=len(records), selected=len(records), models=("m",))
     about = {"run": name, "policies": {"m": {"sha256": "a" * 64}}, **manifest}
-    return RunFiles(Path(name), records, facts, about)
+    return RunFiles(records, facts, directory=Path(name), manifest=about)
 
 
 def told(now: RunFiles, against: Against | None = None, **links: str) -> str:

@@ -10,8 +10,8 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.after.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.comparison import comparison_markdown, render_comparison, write_comparison
+from pytest_vlmrobust.reporting.facts import noise_by_metric, noise_lines, noise_warnings, why_unmeasured
 from pytest_vlmrobust.reporting.markdown import summary
-from pytest_vlmrobust.reporting.noise import noise_by_metric, noise_lines, noise_warnings, why_unmeasured
 from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .conftest import record

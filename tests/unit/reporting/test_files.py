@@ -214,7 +214,7 @@ def test_a_model_without_a_revision_is_named_by_its_weights_where_the_evidence_t
         (tmp_path / "predictions.sqlite").write_bytes(b"no database")
     run = read_run(tmp_path)
     known = "weights d90cf1babcfd" if evidence == "whole" else "revision not recorded"
-    assert f"- model: m ({known})\n" in summary(run.view)
+    assert f"- model: m ({known})\n" in summary(run)
     assert "fingerprint" not in run.manifest["models"]["m"]  # what the run wrote is compared as it is
 
 

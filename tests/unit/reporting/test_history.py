@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
 from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting.files import RunFiles
 from pytest_vlmrobust.reporting.history import RISK, Point, change_lines, changes, points_of, render_history, stretch
 from pytest_vlmrobust.reporting.html.history import render_history_page
+from pytest_vlmrobust.store.gates import GateCount
 
 from .conftest import record
 
@@ -69,10 +73,12 @@ def test_summaries_and_the_cell_of_a_setting_have_points() -> None:
     drop = record("m-d-mean_drop", test="sweep", metric="mean_drop", measures=(Measure("mean_drop", 0.2),))
     clean = record("m-d-clean", setting="clean", measures=(Measure("accuracy", 0.9), Measure("accuracy", 0.1, category="hard")))
     fog = record("m-d-fog:low", setting="fog:low", measures=(Measure("accuracy", 0.7),))
-    records = [drop, clean, fog]
+    gate = GateCount("m", "d", "policy", "questions", 8, number=3, whole=0, part=0, share=0.0)
+    manifest = {"datasets": {"d": "digest"}}
+    run = RunFiles([drop, clean, fog], RunFacts(gates=[gate]), directory=Path("runs/run-1"), manifest=manifest)
 
     def points(metric: str, setting: str) -> dict[str, Point]:
-        return points_of(records, metric, setting, run="run-1", decision="GO", digests={"d": "digest"})
+        return points_of(run, metric, setting)
 
     def values(metric: str, setting: str) -> dict[str, float]:
         return {name: one.measure.value for name, one in points(metric, setting).items()}
@@ -80,7 +86,8 @@ def test_summaries_and_the_cell_of_a_setting_have_points() -> None:
     assert values("mean_drop", "clean") == {"m-d": 0.2}
     assert values("accuracy", "clean") == {"m-d-clean": 0.9}
     assert values("accuracy", "fog:low") == {"m-d-fog:low": 0.7}
-    assert points("mean_drop", "clean")["m-d"].data == "digest"
+    point = points("mean_drop", "clean")["m-d"]
+    assert (point.run, point.verdict, point.data) == ("run-1", "GO, gate 3", "digest")
 
 
 def test_a_change_lies_between_the_two_runs_that_have_nothing_in_common() -> None:

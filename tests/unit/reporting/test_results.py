@@ -14,7 +14,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.results import CSV_COLUMNS, cells_csv, results, results_schema
 from pytest_vlmrobust.store.repeatability import Repeatability
 
@@ -40,8 +40,8 @@ def checked(content: Any) -> None:
 
 def test_the_schema_is_one_and_real_results_keep_it() -> None:
     jsonschema.Draft202012Validator.check_schema(results_schema())
-    checked(results([FULL, record("a")], FACTS))
-    checked(results([], RunFacts()))
+    checked(results(RunView([FULL, record("a")], FACTS)))
+    checked(results(RunView([], RunFacts())))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_schema_is_one_and_real_results_keep_it() -> None:
 )
 def test_the_schema_refuses_what_is_none(change: dict[str, Any], words: str) -> None:
     with pytest.raises(jsonschema.ValidationError, match=words):
-        checked({**results([FULL], FACTS), **change})
+        checked({**results(RunView([FULL], FACTS)), **change})
 
 
 def test_every_field_is_described_where_its_name_does_not_say_all() -> None:
@@ -81,13 +81,13 @@ def test_every_field_is_described_where_its_name_does_not_say_all() -> None:
 
 
 def test_ids_stay_and_records_can_be_read_back() -> None:
-    (written,) = results([FULL], FACTS)["records"]
+    (written,) = results(RunView([FULL], FACTS))["records"]
     assert written["key"] == FULL.key == "suites/test_a.py::test_cell[m-d-fog:mid]"
     assert Record.from_json(json.dumps(written)).to_json() == FULL.to_json()
 
 
 def rows(*records: Record) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(cells_csv(records))))
+    return list(csv.DictReader(io.StringIO(cells_csv(RunView(records, FACTS)), newline="")))
 
 
 def test_one_row_for_each_measure() -> None:
@@ -107,13 +107,13 @@ def test_names_cannot_break_a_line() -> None:
     hostile = dataclasses.replace(FULL, dataset='a,"b"\nGO  all passed\n::error::x\u2028y\tz')
     (row,) = rows(hostile)
     assert row["dataset"] == r'a,"b"\nGO  all passed\n::error::x\u2028y\tz'
-    assert len(cells_csv([hostile]).splitlines()) == 1 + len(FULL.measures)
+    assert len(cells_csv(RunView([hostile], FACTS)).splitlines()) == 1 + len(FULL.measures)
 
 
 @pytest.mark.parametrize("text", ["=cmd()", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)"])
 def test_no_text_of_the_table_is_computed(text: str) -> None:
     measure = Measure("accuracy", -0.25, -0.5, 0.0, 4, "-0.3..0.1", Outcome.PASS, category=text, rule=text, ends=(-0.3, 0.1))
-    (row,) = csv.DictReader(io.StringIO(cells_csv([record("a", model=text, nodeid=text, measures=(measure,))]), newline=""))
+    (row,) = rows(record("a", model=text, nodeid=text, measures=(measure,)))
     assert {row[name] for name in ("model", "key", "category", "rule")} == {f"'{text}"}
     assert (row["value"], row["low"], row["threshold"]) == ("-0.25", "-0.5", "-0.3..0.1")
 

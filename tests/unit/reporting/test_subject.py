@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.reporting.subject import subject
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.reporting import RunFacts, RunView
+from pytest_vlmrobust.reporting.subject import Subject
 
 from .conftest import record
 
@@ -31,8 +34,12 @@ RUN = [
 ]
 
 
+def of(records: Sequence[Record], origins: Mapping[str, object]) -> Subject:
+    return RunView(records, RunFacts(origins=origins)).subject
+
+
 def test_it_names_models_revisions_data_samples_date_version_and_policy() -> None:
-    assert subject(RUN, ORIGINS).lines == [
+    assert of(RUN, ORIGINS).lines == [
         ("models", "small (owner/small, revision abc), tiny (weights d90cf1babcfd)"),
         ("data", "shapes (128 samples), words (72 samples)"),
         ("date", "2026-06-01"),
@@ -40,7 +47,7 @@ def test_it_names_models_revisions_data_samples_date_version_and_policy() -> Non
         ("policy", "thresholds/tiny.yaml abababababab"),
         ("run", "20260601-120000-1"),
     ]
-    assert subject(RUN, ORIGINS).title(Decision.NO_GO) == (
+    assert of(RUN, ORIGINS).title(Decision.NO_GO) == (
         "NO-GO: small (owner/small, revision abc), tiny (weights d90cf1babcfd) on shapes (128 samples), words (72 samples), "
         "2026-06-01, pytest-vlmrobust 0.1.0, policy abababababab"
     )
@@ -54,38 +61,38 @@ def test_it_says_what_goes_with_every_question() -> None:
         "plain": {"fingerprint": {"decoding": {"temperature": 0.0}}},
         "odd": {"deployment": "x", "fingerprint": {"decoding": 3}},
     }
-    assert [line for line in subject([], {"models": models}).lines if line[0] == "asked with"] == [
+    assert [line for line in of([], {"models": models}).lines if line[0] == "asked with"] == [
         ("asked with", "free: temperature: none"),
         ("asked with", "lora: adapter: loras/a"),
         ("asked with", 'small: system_prompt: Be brief.\nAnd kind., query: {"api-version":"1"}'),
     ]
-    assert "lora (weights abababababab)" in dict(subject([], {"models": models}).lines)["models"]
+    assert "lora (weights abababababab)" in dict(of([], {"models": models}).lines)["models"]
 
 
 def test_policies_that_differ_are_named_by_model() -> None:
     judged = [dataclasses.replace(one, policy_sha256=digit * 64) for one, digit in zip(RUN[:2], "ef", strict=True)]
-    lines = dict(subject(judged, ORIGINS).lines)
+    lines = dict(of(judged, ORIGINS).lines)
     assert lines["policy of small"] == "thresholds/tiny.yaml eeeeeeeeeeee"
     assert lines["policy of tiny"] == "thresholds/tiny.yaml ffffffffffff"
 
 
 def test_what_nobody_recorded_is_said_to_be_unknown() -> None:
-    lines = dict(subject(RUN[2:], {}).lines)
+    lines = dict(of(RUN[2:], {}).lines)
     assert lines["model"] == "tiny (revision not recorded)"
     assert lines["data"] == "shapes"  # views of patches are no samples
     assert lines["date"] == "not recorded"
     assert lines["gate"] == "pytest-vlmrobust of a version not recorded"
     assert lines["policy"] == "none: nothing was gated"
-    assert subject([], {}).title(Decision.INCONCLUSIVE) == "INCONCLUSIVE, pytest-vlmrobust, no policy"
+    assert of([], {}).title(Decision.INCONCLUSIVE) == "INCONCLUSIVE, pytest-vlmrobust, no policy"
 
 
 def test_many_datasets_are_counted_in_the_title_and_named_below() -> None:
     many = [record(f"m-d{at}", dataset=f"d{at}") for at in range(9)]
-    assert subject(many, {}).title(Decision.GO).count("samples") == 4
-    assert " and 5 more" in subject(many, {}).title(Decision.GO)
-    assert dict(subject(many, {}).lines)["data"].count("samples") == 9
+    assert of(many, {}).title(Decision.GO).count("samples") == 4
+    assert " and 5 more" in of(many, {}).title(Decision.GO)
+    assert dict(of(many, {}).lines)["data"].count("samples") == 9
 
 
 @pytest.mark.parametrize("bad", [{"models": 1, "policies": [2]}, {"models": {"m": None}, "policies": {"m": {"files": {"a": 1}}}}])
 def test_a_manifest_may_hold_anything(bad: dict[str, Any]) -> None:
-    assert subject([record("m-d-x", Outcome.FAIL)], bad).title(Decision.NO_GO).startswith("NO-GO: m (revision not recorded) on d")
+    assert of([record("m-d-x", Outcome.FAIL)], bad).title(Decision.NO_GO).startswith("NO-GO: m (revision not recorded) on d")

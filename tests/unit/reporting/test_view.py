@@ -30,6 +30,7 @@ from pytest_vlmrobust.reporting.facts import RunFacts, policy_replacements
 from pytest_vlmrobust.reporting.files import RunFiles, read_run
 from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.html.words import visible_text
+from pytest_vlmrobust.reporting.junit import junit_xml
 from pytest_vlmrobust.reporting.markdown import inert, model_card, summary
 from pytest_vlmrobust.reporting.results import cells_csv, results
 from pytest_vlmrobust.reporting.terminal import render_terminal
@@ -68,20 +69,20 @@ def comment(run: RunFiles) -> str:
 
 
 def results_without_records(run: RunFiles) -> str:
-    content = results(run.records, run.facts)
+    content = results(run)
     return json_text({**content, "records": [record["key"] for record in content["records"]]})
 
 
 OUTPUTS: dict[str, Callable[[RunFiles], str]] = {
-    "page.txt": lambda run: page_text(render_html(run.view)),
-    "summary.md": lambda run: summary(run.view),
-    "model_card.md": lambda run: model_card(run.view),
-    "terminal.txt": lambda run: render_terminal(run.view, width=120, color=False),
+    "page.txt": lambda run: page_text(render_html(run)),
+    "summary.md": summary,
+    "model_card.md": model_card,
+    "terminal.txt": lambda run: render_terminal(run, width=120, color=False),
     "comment.md": comment,
-    "junit.xml": lambda run: run.junit.replace("><", ">\n<"),
+    "junit.xml": lambda run: junit_xml(run).replace("><", ">\n<"),
     "failures.txt": lambda run: "\n".join(f"{record.id}\n{explain(record)}" for record in run.records) + "\n",
     "results.json": results_without_records,
-    "cells.csv": lambda run: cells_csv(run.records),
+    "cells.csv": cells_csv,
     "gate.sarif": lambda run: json_text(sarif(run)),
 }
 
@@ -109,11 +110,11 @@ def markdown_limits(text: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_limits_are_the_same_wherever_they_are_listed(name: str) -> None:
     run = stored(name)
-    texts = [limit.text for limit in run.view.limits]
+    texts = [limit.text for limit in run.limits]
     shown = list(map(inert, texts))
-    assert markdown_limits(summary(run.view)) == shown
-    assert markdown_limits(model_card(run.view)) == shown
-    (listed,) = re.findall(r'<ul class="limits">(.*?)\n  </ul>', render_html(run.view), re.DOTALL)
+    assert markdown_limits(summary(run)) == shown
+    assert markdown_limits(model_card(run)) == shown
+    (listed,) = re.findall(r'<ul class="limits">(.*?)\n  </ul>', render_html(run), re.DOTALL)
     items = [re.findall(r"<summary>(.*?)</summary>|<p>(.*?)</p>", item) for item in listed.split("\n    <li")[1:]]
     on_page = [html.unescape(next(filter(None, found[0]))) for found in items]
     assert [one for one in on_page if "thumbnails are not on this page" not in one] == list(map(visible_text, texts))
@@ -137,7 +138,7 @@ def test_a_go_that_supports_no_release_says_so_in_every_report() -> None:
         assert "GO (demonstration)" in OUTPUTS[file](run), file
     assert 'name="vlm.purpose" value="demonstration"' in OUTPUTS["junit.xml"](run)
     assert "this GO supports no release" in OUTPUTS["page.txt"](run)
-    assert run.view.decision == "GO"
+    assert run.decision == "GO"
 
 
 # What is said of records.
@@ -398,7 +399,7 @@ def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
         assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
         assert ("by value" in text.replace('"by_value":"judged by value"', "")) is (judged == "value"), name
     assert (one.judge, one.beside) == (judged, "[0.000, 1.000]" if judged == "interval" else "judged by value")
-    assert cells_csv([about]).splitlines()[1].endswith(f",{judged},0,")
+    assert cells_csv(RunView([about], RunFacts())).splitlines()[1].endswith(f",{judged},0,")
     assert Measure("accuracy", 0.5).judge == ""
 
 

@@ -29,7 +29,7 @@ from pytest_vlmrobust.evaluation.run.ledger import Ledger
 from pytest_vlmrobust.evaluation.run.probes import FEWEST, PROBED, exchanges
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
-from pytest_vlmrobust.reporting.view import warnings_of
+from pytest_vlmrobust.reporting.explanation import warnings_of
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
 
 Answer = Callable[[Request], str | Prediction]
