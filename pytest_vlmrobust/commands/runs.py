@@ -173,8 +173,7 @@ def _history(options: argparse.Namespace) -> int:
     from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.history import Point, points_of, render_history
-    from pytest_vlmrobust.reporting.html.history import render_history_page
+    from pytest_vlmrobust.reporting.history import Point, points_of, render_history, render_history_page
     from pytest_vlmrobust.reporting.writing import write_out
 
     known_metric(options.metric)

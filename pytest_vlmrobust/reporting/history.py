@@ -1,4 +1,4 @@
-"""History: a metric over several runs, each with its interval, and the changes that are shown.
+"""History: a metric over several runs, each with its interval, and the changes that are shown: for a terminal, and as a page.
 
 A change is shown between two runs whose intervals, widened to hold simultaneously, are disjoint.
 Without a change, all intervals contain the true value except with the declared risk, whether or not the runs share samples.
@@ -7,7 +7,8 @@ Without a change, all intervals contain the true value except with the declared 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
 from .files import RunFiles
+from .html import drawing, page
+from .html.charts import Chart
+from .html.words import number as page_number
+from .html.words import usual_interval
 
 _NARROWEST = 20
 """Columns of the drawing at least."""
@@ -187,3 +192,78 @@ def _drawing(measure: Measure, low: float, high: float, room: int) -> str:
         cells[first] = cells[last] = "|"
     cells[place(measure.value)] = "*"
     return "".join(cells).rstrip()
+
+
+# The page, a single file that opens anywhere.
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The section of a series."""
+
+    anchor: str
+    title: str
+    chart: Chart
+    told: list[str]
+
+
+def render_history_page(metric: str, series: Mapping[str, Sequence[Point]]) -> str:
+    """Returns the page: the same series give the same text."""
+    environment = page.templates()
+    script = page.asset("common.js")
+    return environment.get_template("history.html").render(
+        metric=metric,
+        sections=[_section(place, name, metric, points) for place, (name, points) in enumerate(series.items(), 1)],
+        runs=len({point.run for points in series.values() for point in points}),
+        security=page.security(page.asset("style.css"), script),
+        script=script,
+    )
+
+
+def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Section:
+    after = {change.after.run: str(change) for change in changes(points)}
+    unit = points[-1].measure.unit
+    factor, up = (100, f"{metric}, {unit}") if unit else (1, metric)
+    drawn = [
+        drawing.Point(
+            at=at,
+            name=_when(point.run),
+            value=factor * point.measure.value,
+            low=factor * point.measure.low,
+            high=factor * point.measure.high,
+            told=f"{point.told}; {point.verdict}; {point.run}",
+            change=after.get(point.run, ""),
+        )
+        for at, point in enumerate(points)
+    ]
+    chart = Chart(
+        f"{metric} of {name}",
+        "Each value with its 90 % interval, the oldest on the left; a dashed line stands before a run that shows a change.",
+        drawing.line(drawn, across="runs", up=up, label=f"{metric} of {name} over {len(points)} runs"),
+        ("run", "decision", metric, "90 % interval", "n", "change"),
+        [
+            (
+                None,
+                (
+                    one.run,
+                    one.verdict,
+                    f"{PARTIAL_MARK if one.n_samples else ''}{page_number(one.measure.value, one.measure.unit)}",
+                    usual_interval(one.measure),
+                    f"{one.measure.n} of {one.n_samples}" if one.n_samples else str(one.measure.n),
+                    after.get(one.run, ""),
+                ),
+            )
+            for one in reversed(points)
+        ],
+    )
+    return Section(f"series-{place}", name, chart, change_lines(points))
+
+
+def _when(run: str) -> str:
+    """Returns a short label for an axis: day and time from the name of a run, else its name.
+
+    >>> _when("20261123-121206-b5b7c545")
+    '11-23 12:12'
+    """
+    began = re.match(r"\d{4}(\d\d)(\d\d)-(\d\d)(\d\d)\d\d(?:-|$)", run)
+    return "{}-{} {}:{}".format(*began.groups()) if began else run

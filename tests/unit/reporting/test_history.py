@@ -10,8 +10,16 @@ from scipy.stats import beta, binom
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.files import RunFiles
-from pytest_vlmrobust.reporting.history import RISK, Point, change_lines, changes, points_of, render_history, stretch
-from pytest_vlmrobust.reporting.html.history import render_history_page
+from pytest_vlmrobust.reporting.history import (
+    RISK,
+    Point,
+    change_lines,
+    changes,
+    points_of,
+    render_history,
+    render_history_page,
+    stretch,
+)
 from pytest_vlmrobust.store.gates import GateCount
 
 from .conftest import record
