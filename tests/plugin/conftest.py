@@ -67,6 +67,13 @@ class Project:
         return run_forked(self.pytester, *full) if subprocess else self.pytester.runpytest(*full)
 
 
+def ends(result: pytest.RunResult, code: int, *lines: str) -> pytest.RunResult:
+    """Checks how a run ended: its exit code, and lines in their order, which mistakes of the user (4) have on standard error."""
+    assert result.ret == code, result.stdout.str() + result.stderr.str()
+    (result.stderr if code == 4 else result.stdout).fnmatch_lines(lines)
+    return result
+
+
 def decision_cases(junit: Path) -> dict[str, str]:
     """Returns the decision about each model as a reader of JUnit sees it who shows test cases alone."""
     kinds = {"failure": "NO-GO", "error": "INCOMPLETE", "skipped": "INCONCLUSIVE"}

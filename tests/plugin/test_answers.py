@@ -10,13 +10,11 @@ import pytest
 
 from tests.forked import run_forked
 
-from .conftest import Project
+from .conftest import Project, ends
 
 
 def test_what_is_no_method_is_refused(project: Project) -> None:
-    result = project.run("--vlm-answer=txt")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--vlm-answer 'txt': expected one of letters, text. Did you mean 'text'?"])
+    ends(project.run("--vlm-answer=txt"), 4, "*--vlm-answer 'txt': expected one of letters, text. Did you mean 'text'?")
 
 
 LETTERS = '{"rules": [{"setting": "no_image", "letter": "A"}, {"letter": "B", "logprobs": {"A": -2.3, "B": -0.1}}]}'
@@ -30,8 +28,7 @@ def methods(project: Project) -> set[str]:
 
 def test_letters_of_a_script_that_writes_text_are_refused_at_the_start(project: Project) -> None:
     result = project.run("--vlm-answer=letters")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: model 'model': choices are to be answered by letters, and no rule of *model.yaml has*"])
+    ends(result, 4, "ERROR: model 'model': choices are to be answered by letters, and no rule of *model.yaml has*")
     assert "Traceback" not in result.stderr.str()
 
 
@@ -39,17 +36,13 @@ def test_letters_of_a_model_that_reasons_are_refused_at_the_start(project: Proje
     project.write("model.yaml", LETTERS)
     project.write("models.yaml", "models: {reasons: {backend: scripted, path: model.yaml, prompt_mode: cot}}")
     result = project.run("--vlm-models=models.yaml", "--vlm=reasons", "--vlm-answer=letters", models=())
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: model 'reasons': *prompt mode 'cot' answers with text*Ask by text: --vlm-answer=text*"])
+    ends(result, 4, "ERROR: model 'reasons': *prompt mode 'cot' answers with text*Ask by text: --vlm-answer=text*")
 
 
 def test_one_answer_by_text_among_letters_is_an_error_that_says_so(project: Project) -> None:
     project.write("model.yaml", LETTERS.replace('[{"s', '[{"sample": "q3", "answer": "B"}, {"s'))
     result = project.run("--vlm-answer=letters")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(
-        ["ERROR model-data-clean *sample 'q3' of 'data' was answered by text, and choices are to be * letters*"]
-    )
+    ends(result, 11, "ERROR model-data-clean *sample 'q3' of 'data' was answered by text, and choices are to be * letters*")
 
 
 @pytest.mark.parametrize(("answer", "method"), [("letters", "letter_logits"), ("text", "generate")])

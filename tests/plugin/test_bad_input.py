@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Project
+from .conftest import Project, ends
 
 
 def refused(result: pytest.RunResult, *words: str) -> None:
@@ -84,9 +84,7 @@ def test_option_values(project: Project, argument: str, words: tuple[str, ...]) 
 
 
 def test_a_seed_of_zero_is_a_seed(project: Project) -> None:
-    result = project.run("--vlm-seed=0")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["vlm:*seed 0,*"])
+    ends(project.run("--vlm-seed=0"), 0, "vlm:*seed 0,*")
 
 
 @pytest.mark.slow
@@ -100,31 +98,24 @@ def test_mistakes_are_refused_under_xdist_too(project: Project) -> None:
 def test_a_damaged_store_is_incomplete_and_no_verdict(project: Project, content: bytes) -> None:
     (project.path / ".vlmrobust").mkdir()
     (project.path / ".vlmrobust" / "predictions.sqlite").write_bytes(content)
-    result = project.run()
-    assert result.ret == 11
+    result = ends(project.run(), 11, "*predictions.sqlite*", "*INCOMPLETE*")
     assert "Traceback" not in result.stdout.str()
-    result.stdout.fnmatch_lines(["*predictions.sqlite*", "*INCOMPLETE*"])
 
 
 def test_a_gate_of_which_nothing_ran_is_not_go(project: Project) -> None:
     project.write("suite/test_other.py", "def test_other():\n    pass\n")
-    result = project.run("-k", "test_other")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["INCONCLUSIVE: --vlm names a model, and no gated test ran*"])
+    ends(project.run("-k", "test_other"), 10, "INCONCLUSIVE: --vlm names a model, and no gated test ran*")
 
 
 def test_missing_suites_name_the_command_that_writes_some(project: Project) -> None:
-    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "nowhere")
-    assert result.ret == 4  # pytest's own: there is no such file
+    result = ends(project.pytester.runpytest("--vlm=scripted:model.yaml", "nowhere"), 4)
     result.stdout.fnmatch_lines(
         ["INCONCLUSIVE:*No suite was found here. Write one: vlmrobust init --model MODEL*, or vlmrobust init for the demo*"]
     )
 
 
 def test_misspelt_option_is_refused_with_the_right_one(project: Project) -> None:
-    result = project.run("--vlm-samples=3")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: --vlm-samples: there is no such option. Did you mean '--vlm-sample'? *"])
+    ends(project.run("--vlm-samples=3"), 4, "ERROR: --vlm-samples: there is no such option. Did you mean '--vlm-sample'? *")
 
 
 def test_option_that_a_conftest_adds_is_taken(project: Project) -> None:
@@ -144,8 +135,7 @@ def test_data_that_no_test_asks_about_are_said(project: Project, named: str, tes
     suite = f'@pytest.mark.{tests}\n@pytest.mark.vlm_settings("clean")\ndef test_cell(vlm_cell):\n    vlm_cell.check()\n'
     project.write("suite/test_suite.py", f"import pytest\n\n\n{suite}")
     result = project.pytester.runpytest("--vlm=scripted:model.yaml", f"--vlm-dataset={named}", "suite")
-    assert result.ret == 5  # pytest's own: no tests were collected
-    result.stdout.fnmatch_lines([f"INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured. {asked}"])
+    ends(result, 5, f"INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured. {asked}")
 
 
 def test_other_parameters_and_fixtures_may_stand_beside_ours(project: Project) -> None:
@@ -171,8 +161,7 @@ def test_with_broken(broken, vlm_cell):
     vlm_cell.check()
 """,
     )
-    result = project.run()
-    assert result.ret == 11
+    result = ends(project.run(), 11)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
@@ -180,22 +169,17 @@ def test_malformed_rows_are_named_with_their_line(project: Project) -> None:
     lines = (project.path / "data.jsonl").read_text().splitlines()
     lines[2] = '{"id": "q2", "question": "?", "answer": "B", "imagee": "pictures/2.png"}'
     project.write("data.jsonl", "\n".join(lines) + "\n")
-    result = project.run()
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*data.jsonl:3*imagee*"])
+    ends(project.run(), 11, "*data.jsonl:3*imagee*")
 
 
 def test_an_unreadable_picture_names_its_sample_and_spares_the_other_work(project: Project) -> None:
     (project.path / "pictures" / "5.png").write_bytes(b"not an image")
-    result = project.run()
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*pictures/5.png*cannot be decoded*"])
+    ends(project.run(), 11, "*pictures/5.png*cannot be decoded*")
 
 
 def test_an_empty_dataset(project: Project) -> None:
     project.write("data.jsonl", "")
-    result = project.run()
-    assert result.ret == 11
+    result = ends(project.run(), 11)
     assert "INTERNALERROR" not in result.stdout.str()
     assert "data.jsonl" in result.stdout.str()
 
@@ -211,8 +195,7 @@ def test_an_unwritable_store(project: Project) -> None:
 
 def test_plain_pytest_without_suites_is_untouched(project: Project) -> None:
     project.write("plain/test_plain.py", "def test_it():\n    pass\n")
-    result = project.pytester.runpytest("plain")
-    assert result.ret == 0
+    result = ends(project.pytester.runpytest("plain"), 0)
     result.stdout.no_fnmatch_line("vlm:*")
     result.stdout.no_fnmatch_line("*robustness*")
 
@@ -252,8 +235,7 @@ waivers: [{{id: w, metric: accuracy_drop, where: {{setting: fog}}, cap: 9pp, own
 def test_hostile_yaml_is_exit_code_4_and_a_short_message(project: Project, option: str, content: str, said: str) -> None:
     (project.path / f"{'policy' if option == 'thresholds' else option}.yaml").write_bytes(content.encode("latin-1"))
     given = () if option == "thresholds" else ("--vlm-models=models.yaml",)
-    result = project.run(*given)
-    assert result.ret == 4
+    result = ends(project.run(*given), 4)
     text = result.stdout.str() + result.stderr.str()
     assert "Traceback" not in text
     (error,) = [line for line in text.splitlines() if line.startswith("ERROR: ")]

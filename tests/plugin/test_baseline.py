@@ -16,7 +16,7 @@ from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.store import Evidence, Journal, last_records
 from tests.small_gate import write_questions
 
-from .conftest import SAMPLES, SUITE, WORKERS_IF_SLOW, Project, make_project
+from .conftest import SAMPLES, SUITE, WORKERS_IF_SLOW, Project, ends, make_project
 
 RULES = """
 version: 1
@@ -45,9 +45,8 @@ def records(project: Project, out: str = "out") -> dict[str, Record]:
 def test_the_same_model_loses_nothing(compared: Project) -> None:
     compared.run("--vlm-report=first").assert_outcomes(passed=TESTS)
     result = compared.run("--vlm-baseline=first", "--vlm-report=out")
-    assert result.ret == 0
+    ends(result, 0, "compared with the baseline: 0 answers got worse, 0 got better (6 tests)")
     result.assert_outcomes(passed=TESTS + 1)
-    result.stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, 0 got better (6 tests)"])
     values = {
         m.value for r in records(compared).values() for m in r.measures if "baseline" in m.metric or m.metric == "drop_increase"
     }
@@ -61,9 +60,7 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project
     project.run("--vlm-report=first")
     project.script({"setting": "invert", "sample": "q[25]", "answer": "A"}, name="newer")
     more = ("-v", "--vlm-baseline=first", "--vlm-report=out")
-    result = project.run(*more, models=("newer",))
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*baseline_drop 25.0 pp > 10 pp (rule loss, policy.yaml:6)*"])
+    result = ends(project.run(*more, models=("newer",)), 1, "*baseline_drop 25.0 pp > 10 pp (rule loss, policy.yaml:6)*")
     result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
     result.stdout.fnmatch_lines(["compared with the baseline: 2 answers got worse, 1 got better (6 tests)"])
     found = records(project)
@@ -127,9 +124,7 @@ def test_questions_in_common_are_needed_and_must_be_the_same(compared: Project) 
     compared.run(*common).stdout.fnmatch_lines(["*of 8 samples here, 8 are not in the baseline*8 are only there*"])
     data.write_text("\n".join(json.dumps({**line, "question": "Another?"}) for line in lines[:4]))
     compared.run(*common).stdout.fnmatch_lines(["*of 4 samples here, 4 ask something else there*"])
-    result = compared.run("--vlm-baseline-samples=common")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--vlm-baseline-samples needs --vlm-baseline DIR*"])
+    ends(compared.run("--vlm-baseline-samples=common"), 4, "*--vlm-baseline-samples needs --vlm-baseline DIR*")
 
 
 def test_the_mean_over_settings_fails_too(compared: Project) -> None:
@@ -152,8 +147,7 @@ def test_only_cells_that_the_baseline_has_are_counted(compared: Project) -> None
 def test_other_samples_are_no_verdict(compared: Project) -> None:
     compared.run("--vlm-report=first", "--vlm-sample=4")
     result = compared.run("--vlm-baseline=first")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*the baseline cannot be compared on data: of 8 samples here, 4 are not in the baseline*"])
+    ends(result, 11, "*the baseline cannot be compared on data: of 8 samples here, 4 are not in the baseline*")
 
 
 def test_exchanged_pictures_are_no_verdict_and_named(compared: Project) -> None:
@@ -162,9 +156,8 @@ def test_exchanged_pictures_are_no_verdict_and_named(compared: Project) -> None:
     (folder / "3.png").rename(folder / "old.png")
     shutil.copy(folder / "6.png", folder / "3.png")
     result = compared.run("--vlm-baseline=first", "--vlm-report=out")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(
-        ["*the baseline cannot be compared on data: of 8 samples here, 1 show other images there (q3)*the same images*"]
+    ends(
+        result, 11, "*the baseline cannot be compared on data: of 8 samples here, 1 show other images there (q3)*the same images*"
     )
     unrelated = ("worst_case_drop", "visual_gain")
     assert {str(one.outcome) for one in records(compared).values() if one.metric not in unrelated} == {"ERROR"}
@@ -180,8 +173,7 @@ def test_a_folder_that_moved_and_a_column_that_changed_are_the_same_pictures(com
     folder.rename(compared.path / "moved")
     text = (compared.path / "data.jsonl").read_text(encoding="utf-8")
     compared.write("data.jsonl", text.replace('"pictures/', '"moved/').replace('"even"', '"renamed"'))
-    result = compared.run("--vlm-baseline=first", "--vlm-store=another")
-    assert result.ret == 0
+    result = ends(compared.run("--vlm-baseline=first", "--vlm-store=another"), 0)
     result.stdout.no_fnmatch_line("*was not compared*")
 
 
@@ -192,10 +184,7 @@ def test_a_baseline_without_its_pictures_is_compared_with_a_warning(compared: Pr
     file.commit()
     file.close()
     result = compared.run("--vlm-baseline=first")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        ["*the baseline does not say which images of data it showed (only a clean cell records them): whether they*"]
-    )
+    ends(result, 0, "*the baseline does not say which images of data it showed (only a clean cell records them): whether they*")
 
 
 SHIPPED = Path(__file__).parents[2] / "suites"
@@ -251,9 +240,7 @@ def test_a_rule_may_be_about_the_sweep_of_one_suite(shipped: Project) -> None:
 
 
 def test_a_baseline_that_is_none_ends_the_run_at_once(compared: Project) -> None:
-    result = compared.run("--vlm-baseline=nowhere")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*nowhere' holds no predictions.sqlite: expected the directory of a run*"])
+    ends(compared.run("--vlm-baseline=nowhere"), 4, "*nowhere' holds no predictions.sqlite: expected the directory of a run*")
     compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*latest: *.vlmrobust holds no run here. *"])
 
 
@@ -263,9 +250,7 @@ def test_a_baseline_may_be_the_newest_run_or_the_one_before_it(compared: Project
     result = compared.run("--vlm-baseline=latest", "--vlm-report=second")
     result.stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, *"])
     compared.run("--vlm-baseline=previous").stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, *"])
-    moving = compared.run("--vlm-baseline=latest", "--vlm-update-baseline")
-    assert moving.ret == 4
-    moving.stderr.fnmatch_lines(["*that names another run after each one*"])
+    ends(compared.run("--vlm-baseline=latest", "--vlm-update-baseline"), 4, "*that names another run after each one*")
 
 
 def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:
@@ -281,8 +266,7 @@ def test_a_run_whose_tests_stopped_early_is_no_baseline(compared: Project) -> No
     with Journal(run) as journal:
         journal.append(Record("cell", "model-data-invert", "model", "data", "invert", n_requested=4, n_samples=8))
     result = compared.run(f"--vlm-baseline={run.name}")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*tests of that run stopped early (adaptive mode)*Make one with --vlm-mode=full*"])
+    ends(result, 4, "*tests of that run stopped early (adaptive mode)*Make one with --vlm-mode=full*")
 
 
 def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(
@@ -303,8 +287,7 @@ def test_scores_of_a_baseline_that_are_not_those_of_its_answers_are_no_verdict(c
     compared.run("--vlm-report=first")
     compared.script({"setting": "invert", "answer": "A"}, name="worse")
     changed(compared, "update answers set value = 0 where cell in (select id from cells where setting = 'invert')")
-    result = compared.run("--vlm-baseline=first", "--vlm-report=out", models=("worse",))
-    assert result.ret == 11
+    result = ends(compared.run("--vlm-baseline=first", "--vlm-report=out", models=("worse",)), 11)
     said = (
         "model-data-invert, sample 'q0': stored 0 (scored, *, 'B'), scored again 1 (scored, *, 'B'), and 7 more answers of this"
     )
@@ -341,9 +324,7 @@ def test_a_damaged_baseline_is_no_verdict_and_named(
     compared.run("--vlm-report=first", "-k", "clean or invert")
     shutil.copytree(compared.path / "first", compared.path / "whole")
     changed(compared, statement)
-    result = compared.run("--vlm-baseline=first", "-k", "clean or invert")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines([f"*first/predictions.sqlite: *{said}*"])
+    ends(compared.run("--vlm-baseline=first", "-k", "clean or invert"), 11, f"*first/predictions.sqlite: *{said}*")
     capsys.readouterr()
     assert main(["compare", str(compared.path / "first"), str(compared.path / "whole")]) == 4
     assert said in capsys.readouterr().err
@@ -361,8 +342,7 @@ def test_pictures_of_another_seed_are_not_compared(compared: Project, capsys: py
     compared.run("--vlm-report=first")
     seeded = ("--vlm-baseline=first", "--vlm-seed=7", "--vlm-report=out")
     for more in ((), ("-n1",)):
-        result = compared.run(*seeded, *more)
-        assert result.ret == 4
+        result = ends(compared.run(*seeded, *more), 4)
         text = result.stdout.str() + result.stderr.str()
         assert "first' was made with --vlm-seed=1234, and this run has --vlm-seed=7: images under 1 setting" in text
         assert "(gaussian_noise:mid) differ there. Run with --vlm-seed=1234, or make a new baseline with --vlm-seed=7" in text
@@ -390,9 +370,10 @@ def test_a_run_does_not_replace_its_own_baseline(compared: Project) -> None:
         ("first", "a/../first"),
     ):
         result = compared.run(f"--vlm-baseline={baseline}", f"--vlm-report={report}")
-        assert result.ret == 4
-        result.stderr.fnmatch_lines(
-            [f"*--vlm-report '{report}' would replace --vlm-baseline '{baseline}': a gate must not move its own bar. Name*"]
+        ends(
+            result,
+            4,
+            f"*--vlm-report '{report}' would replace --vlm-baseline '{baseline}': a gate must not move its own bar. Name*",
         )
     assert (compared.path / "first" / "predictions.sqlite").read_bytes() == before
 
@@ -406,12 +387,9 @@ def answers(directory: Path, setting: str) -> list[str]:
 def test_the_bar_is_not_moved_in_continuous_integration(compared: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     result = compared.run("--vlm-baseline=bar", "--vlm-update-baseline")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*refused where the environment variable CI is set: a gate must not move its own bar*"])
+    ends(result, 4, "*refused where the environment variable CI is set: a gate must not move its own bar*")
     monkeypatch.delenv("CI")
-    result = compared.run("--vlm-update-baseline")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--vlm-update-baseline needs --vlm-baseline DIR*"])
+    ends(compared.run("--vlm-update-baseline"), 4, "*--vlm-update-baseline needs --vlm-baseline DIR*")
 
 
 def test_letters_are_not_compared_with_text(compared: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -433,8 +411,7 @@ def test_inferences_of_tests_that_end_in_errors_are_counted(pytester: pytest.Pyt
     project = make_project(pytester, arguments)
     project.run("--vlm-report=first")
     write_questions(project.path, "B" * (SAMPLES + 1))
-    result = project.run("--vlm-baseline=first", "--vlm-report=out", "--vlm-store=another")
-    assert result.ret == 11
+    result = ends(project.run("--vlm-baseline=first", "--vlm-report=out", "--vlm-store=another"), 11)
     facts = json.loads((project.path / "out" / "results.json").read_text())
     (spent,) = facts["spending"]
     assert spent["answers"] >= 6 * (SAMPLES + 1)

@@ -16,7 +16,7 @@ from pytest_vlmrobust import cli
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from tests.model_server import ModelServer
 
-from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project
+from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project, ends
 from .test_served import CELLS, Counting, good, run, stored
 
 TOKENS = 8
@@ -41,8 +41,7 @@ def each_once(server: ModelServer) -> bool:
 def test_what_a_budget_leaves_open_is_undecided_and_a_later_run_asks_it(
     project: Project, served: ModelServer, arguments: tuple[str, ...]
 ) -> None:
-    first = run(project, served, f"--vlm-budget-tokens={BUDGET}", "--vlm-report=out", "--junitxml=j.xml", *arguments)
-    assert first.ret == 10, first.stdout.str()
+    first = ends(run(project, served, f"--vlm-budget-tokens={BUDGET}", "--vlm-report=out", "--junitxml=j.xml", *arguments), 10)
     before = stored(project)
     assert 10 <= before < CELLS * SAMPLES, "it stopped, and kept what was answered"
     first.stdout.fnmatch_lines(
@@ -69,16 +68,14 @@ def test_what_a_budget_leaves_open_is_undecided_and_a_later_run_asks_it(
         assert properties["vlm.prompt_tokens.m"] == str(7 * before)
         assert any("budget spent: " in str(node.get("message")) for node in tree.iter("failure"))
         assert not list(tree.iter("error"))
-    later = run(project, served, *arguments)
-    assert later.ret == 0, later.stdout.str()
+    assert run(project, served, *arguments).ret == 0
     assert stored(project) == CELLS * SAMPLES
     assert each_once(served)
 
 
 def test_a_run_that_needs_nothing_more_is_decided_whatever_its_budget(project: Project, served: ModelServer) -> None:
     assert run(project, served).ret == 0
-    again = run(project, served, "--vlm-budget-tokens=1", "--vlm-budget-seconds=1")
-    assert again.ret == 0
+    again = ends(run(project, served, "--vlm-budget-tokens=1", "--vlm-budget-seconds=1"), 0)
     again.stdout.no_fnmatch_line("*budget spent*")
 
 
@@ -99,8 +96,7 @@ def test_seconds_end_a_run_likewise(project: Project, served: ModelServer) -> No
 
 
 def test_filling_ends_with_11_and_goes_on_later(project: Project, served: ModelServer) -> None:
-    first = run(project, served, "--vlm-fill", f"--vlm-budget-tokens={BUDGET}")
-    assert first.ret == 11
+    first = ends(run(project, served, "--vlm-fill", f"--vlm-budget-tokens={BUDGET}"), 11)
     before = stored(project)
     first.stdout.fnmatch_lines(
         [
@@ -161,21 +157,17 @@ def test_prices_make_a_cost_in_plan_and_report(project: Project, served: ModelSe
     ],
 )
 def test_what_cannot_be_kept_is_refused(project: Project, options: tuple[str, ...], message: str) -> None:
-    result = project.run(*options)
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([message])
+    ends(project.run(*options), 4, message)
 
 
 def test_a_server_that_counts_nothing_cannot_be_limited(project: Project, served: ModelServer) -> None:
     served.usage = False
     result = run(project, served, f"--vlm-budget-tokens={BUDGET}")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*without saying how many tokens they took, so that --vlm-budget-tokens cannot be kept*"])
+    ends(result, 11, "*without saying how many tokens they took, so that --vlm-budget-tokens cannot be kept*")
 
 
 @pytest.mark.slow
 def test_a_model_in_this_process_counts_its_tokens(project: Project) -> None:
     pytest.importorskip("torch")
     result = project.run("--vlm=tiny", "--vlm-budget-tokens=200", "--vlm-batch-size=2", models=(), subprocess=True)
-    assert result.ret == 10, result.stdout.str()
-    result.stdout.fnmatch_lines(["tiny: * new answers: * prompt and * completion tokens", "budget spent: * of 200 tokens *"])
+    ends(result, 10, "tiny: * new answers: * prompt and * completion tokens", "budget spent: * of 200 tokens *")

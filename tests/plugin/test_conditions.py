@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import POLICY, SAMPLES, SUITE, Project
+from .conftest import POLICY, SAMPLES, SUITE, Project, ends
 
 PARTIAL = f"{POLICY}coverage: {{tests: partial}}\n"
 WAIVER = "{{id: W1, owner: jo, reason: known, expires: 2030-01-01, metric: {metric}, where: {where}, cap: 100pp}}"
@@ -28,9 +28,8 @@ def runs(project: Project) -> list[Path]:
 
 def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     result = project.run("-k", "flip_v or clean", "--vlm-report=out", "--junitxml=junit.xml")
-    assert result.ret == 10
+    ends(result, 10, "only 2 of 8 tests ran*", f"{NOT_ALL.replace('[', '[[]')}*", "INCONCLUSIVE  no failures*")
     result.assert_outcomes(passed=2, deselected=6)
-    result.stdout.fnmatch_lines(["only 2 of 8 tests ran*", f"{NOT_ALL.replace('[', '[[]')}*", "INCONCLUSIVE  no failures*"])
     results = json.loads((project.path / "out" / "results.json").read_text(encoding="utf-8"))
     assert results["decision"] == "INCONCLUSIVE"
     assert results["shortfalls"][0].startswith("6 of 8 tests were not selected")
@@ -51,16 +50,14 @@ def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Projec
 def test_a_policy_may_let_a_part_be_go(project: Project) -> None:
     project.write("policy.yaml", PARTIAL)
     result = project.run("-k", "flip_v or clean or worst_case_drop")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["only 3 of 8 tests ran: the decision is about these alone", "GO  *"])
+    ends(result, 0, "only 3 of 8 tests ran: the decision is about these alone", "GO  *")
     result.stdout.fnmatch_lines(["*warning the policy of model is a smoke test*"])
 
 
 def test_a_part_without_any_summary_metric_that_is_gated_is_not_go(project: Project) -> None:
     project.write("policy.yaml", f"{POLICY}coverage: {{tests: partial, rules: partial}}\n")
     result = project.run("-k", "flip_v or clean")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["not GO: 1 blocking rule on summary metrics (worst; the first in policy.yaml:7), and none app*"])
+    ends(result, 10, "not GO: 1 blocking rule on summary metrics (worst; the first in policy.yaml:7), and none app*")
 
 
 @pytest.mark.parametrize("bound", ["min: 50%", "min: 50%, tier: warn"])
@@ -85,26 +82,19 @@ def test_workers_tell_what_was_left_out(pytester: pytest.Pytester) -> None:
     from .conftest import make_project
 
     project = make_project(pytester, ("-n1",))
-    result = project.run("-k", "flip_v or clean")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines([f"{NOT_ALL}*"])
+    ends(project.run("-k", "flip_v or clean"), 10, f"{NOT_ALL}*")
     (run,) = runs(project)
     assert main(["report", str(run)]) == 10
 
 
 def test_what_failed_last_time_alone_is_no_release(project: Project) -> None:
     assert project.run().ret == 0
-    result = project.run("--lf")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["not GO: --lf may leave out files, and GO requires all*"])
+    ends(project.run("--lf"), 10, "not GO: --lf may leave out files, and GO requires all*")
 
 
 def test_a_part_of_the_samples_is_not_go(project: Project) -> None:
     result = project.run("--vlm-sample=6")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        [f"not GO: 6 of {SAMPLES} samples of data were asked, and GO requires {SAMPLES} (coverage samples: whole*"]
-    )
+    ends(result, 10, f"not GO: 6 of {SAMPLES} samples of data were asked, and GO requires {SAMPLES} (coverage samples: whole*")
     assert project.run(f"--vlm-sample={SAMPLES}").ret == 0
     project.write("policy.yaml", f"{POLICY}coverage: {{samples: 6}}\n")
     assert project.run("--vlm-sample=6").ret == 0
@@ -115,17 +105,16 @@ def test_a_suite_that_was_left_out_is_missed(project: Project) -> None:
     project.write("policy.yaml", f"{POLICY}coverage: {{suites: [suite, more]}}\n")
     project.write("suite/test_more.py", SUITE)
     assert project.run().ret == 0
-    result = project.run("--ignore=suite/test_more.py")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        ["not GO: no gated test of test_more.py ran (ran: suite), and GO requires it (coverage suites: more, policy.yaml:*"]
+    ends(
+        project.run("--ignore=suite/test_more.py"),
+        10,
+        "not GO: no gated test of test_more.py ran (ran: suite), and GO requires it (coverage suites: more, policy.yaml:*",
     )
 
 
 def test_a_misspelt_waiver_is_refused_before_anything_is_asked(any_project: Project) -> None:
     waive(any_project, "{setting: invrt}")
-    result = any_project.run()
-    assert result.ret == 4
+    result = ends(any_project.run(), 4)
     said = result.stdout.str() + result.stderr.str()
     assert (
         "policy.yaml:9: waiver W1 covers nothing: setting 'invrt' matches no setting that is known. Did you mean 'invert'?"
@@ -144,16 +133,13 @@ def test_a_misspelt_waiver_is_refused_before_anything_is_asked(any_project: Proj
 )
 def test_a_waiver_that_misspells_what_the_run_has_is_refused(project: Project, where: str, problem: str) -> None:
     waive(project, where)
-    result = project.run()
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: policy.yaml:9: waiver W1 covers nothing: {problem} If it is another one, leave*"])
+    ends(project.run(), 4, f"ERROR: policy.yaml:9: waiver W1 covers nothing: {problem} If it is another one, leave*")
 
 
 def test_a_cap_within_its_bound_is_refused_before_anything_is_asked(project: Project) -> None:
     waive(project, "{setting: invert}")
     project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "20pp"))
-    result = project.run()
-    assert result.ret == 4
+    result = ends(project.run(), 4)
     refused = (
         "ERROR: policy.yaml:9: waiver W1 of jo covers nothing: its cap of 20 pp does not go beyond the bound of rule drop "
         "(accuracy_drop <= 20 pp, policy.yaml:*). Expected a cap above 20 pp, the worst value that its owner accepts. Move*"
@@ -175,8 +161,7 @@ RULE = "  - {{id: more, metric: {metric}, {rest}}}\n"
 )
 def test_a_rule_about_what_does_not_exist_is_refused(project: Project, scope: str, problem: str) -> None:
     project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"{scope}, max: 1pp"))
-    result = project.run()
-    assert result.ret == 4
+    result = ends(project.run(), 4)
     said = result.stdout.str() + result.stderr.str()
     assert f"ERROR: policy.yaml:8: rule more {problem}" in said
     assert "One of your own is known once a conftest.py that is collected registers it" in said
@@ -191,9 +176,7 @@ def test_a_rule_about_what_does_not_exist_is_refused(project: Project, scope: st
 )
 def test_a_rule_that_misspells_what_the_run_has_is_refused(project: Project, scope: str, problem: str) -> None:
     project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"{scope}, max: 1pp"))
-    result = project.run()
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: policy.yaml:8: rule more {problem} If it is another one, leave*"])
+    ends(project.run(), 4, f"ERROR: policy.yaml:8: rule more {problem} If it is another one, leave*")
 
 
 def test_rules_may_be_about_settings_of_ones_own(project: Project) -> None:
@@ -223,8 +206,7 @@ def test_rules_may_be_about_settings_of_ones_own(project: Project) -> None:
 )
 def test_a_rule_that_meets_nothing_of_what_it_bounds_is_not_go(any_project: Project, where: str, problem: str) -> None:
     any_project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"where: {where}, max: 1pp"))
-    result = any_project.run()
-    assert result.ret == 10
+    result = ends(any_project.run(), 10)
     said = f"not GO: rule more (policy.yaml:8) applied to no test, though this run measures accuracy_drop: {problem}"
     assert said in result.stdout.str()
     assert "rules applied to no test of model" not in result.stdout.str()  # said once
@@ -233,17 +215,14 @@ def test_a_rule_that_meets_nothing_of_what_it_bounds_is_not_go(any_project: Proj
 def test_a_policy_may_have_rules_about_what_a_run_leaves_out(project: Project) -> None:
     rest = "where: {dataset: other}, max: 1pp"
     project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=rest) + "coverage: {rules: partial}\n")
-    result = project.run()
-    assert result.ret == 0
+    result = ends(project.run(), 0)
     allowed = "(allowed by policy.yaml:9, coverage rules: partial)"
     result.stdout.fnmatch_lines([f"1 rule applied to no test, though what they bound was measured: more {allowed}"])
 
 
 def test_a_rule_about_a_suite_that_was_not_asked_for_is_said(project: Project) -> None:
     project.write("policy.yaml", POLICY + RULE.format(metric="pcri", rest="where: {dataset: other}, min: -50%"))
-    result = project.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*warning 1 of 4 rules applied to no test of model: more"])
+    ends(project.run(), 0, "*warning 1 of 4 rules applied to no test of model: more")
 
 
 def test_models_that_share_a_policy_are_looked_at_together(project: Project) -> None:
@@ -259,8 +238,7 @@ def test_data_that_no_rule_gates_are_named(project: Project) -> None:
     )
     project.write("other.jsonl", (project.path / "data.jsonl").read_text(encoding="utf-8"))
     result = project.run("--vlm-dataset=other.jsonl")
-    assert result.ret == 1  # accuracy without the picture
-    result.stdout.fnmatch_lines(["*warning other has no blocking rule: results of model there cannot cause a NO-GO*"])
+    ends(result, 1, "*warning other has no blocking rule: results of model there cannot cause a NO-GO*")
     assert "rule is about data, though" not in result.stdout.str()
 
 
@@ -268,8 +246,7 @@ def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project)
     project.script({"setting": "invert", "answer": "A"})
     waive(project, "{setting: invert}")
     project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "30pp"))
-    result = project.run()
-    assert result.ret == 1
+    result = ends(project.run(), 1)
     said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of the 1 tests it covers may be beyond it*"
     result.stdout.fnmatch_lines([said])
     assert "was not needed" not in result.stdout.str()
@@ -297,8 +274,7 @@ def test_a_warning_is_said_beside_a_pass(project: Project) -> None:
     project.write("policy.yaml", policy.replace("max: 20pp", "max: 99pp"))
     warns = "{id: say, metric: accuracy_drop, max: 1pp, judge: point, tier: warn}"
     project.write("warns.yaml", f"version: 1\nrules: [{warns}]\n")
-    result = project.run("--vlm-thresholds=warns.yaml", "--vlm-report=report", "--junitxml=junit.xml")
-    assert result.ret == 0
+    result = ends(project.run("--vlm-thresholds=warns.yaml", "--vlm-report=report", "--junitxml=junit.xml"), 0)
     said = "accuracy_drop * > 1 pp (rule say, warns.yaml:2)"
     result.stdout.fnmatch_lines([f"warning model-data-invert: {said}", "GO  *, none failed; 1 warning*"])
     for name in ("junit.xml", "report/junit.xml"):
@@ -309,45 +285,33 @@ def test_a_warning_is_said_beside_a_pass(project: Project) -> None:
 
 def test_a_waiver_about_what_the_run_leaves_out_is_said(project: Project) -> None:
     waive(project, "{setting: fog}")
-    result = project.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*1 of 1 waiver covers no test of model in this run: W1*"])
+    ends(project.run(), 0, "*1 of 1 waiver covers no test of model in this run: W1*")
     waive(project, "{model: other, setting: invert}")
     assert project.run().ret == 0
 
 
 def test_a_waiver_about_no_test_of_a_run_that_has_all_its_policy_names_is_an_error(project: Project) -> None:
     waive(project, "{setting: fog}", more="coverage: {suites: [suite]}\n")
-    result = project.run()
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        ["not GO: policy.yaml:9: waiver W1 of jo covers no test of this run: look for a misspelt setting*"]
-    )
+    ends(project.run(), 10, "not GO: policy.yaml:9: waiver W1 of jo covers no test of this run: look for a misspelt setting*")
     waive(project, "{model: other, setting: fog}", more="coverage: {suites: [suite]}\n")
     assert project.run().ret == 0
 
 
 def test_a_waiver_about_a_category_that_no_data_has_is_an_error(project: Project) -> None:
     waive(project, "{setting: invert, category: oddd}")
-    result = project.run()
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        ["not GO: policy.yaml:9: waiver W1 of jo covers no test of this run: look for a misspelt category*"]
-    )
+    ends(project.run(), 10, "not GO: policy.yaml:9: waiver W1 of jo covers no test of this run: look for a misspelt category*")
 
 
 def test_rules_on_an_earlier_run_say_that_there_is_none(project: Project) -> None:
     rule = "  - {id: kept, metric: baseline_drop, max: 2pp%s}\n"
     project.write("policy.yaml", POLICY + rule % "")
-    result = project.run()
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        ["not GO: rule kept (policy.yaml:8) is not applicable: baseline_drop compares with an earlier run, and no baseline*"]
+    ends(
+        project.run(),
+        10,
+        "not GO: rule kept (policy.yaml:8) is not applicable: baseline_drop compares with an earlier run, and no baseline*",
     )
     project.write("policy.yaml", POLICY + rule % ", on_not_applicable: warn")
-    allowed = project.run()
-    assert allowed.ret == 0
-    allowed.stdout.fnmatch_lines(["*warning rule kept (policy.yaml:8) is not applicable*Name one with --vlm-baseline RUN"])
+    ends(project.run(), 0, "*warning rule kept (policy.yaml:8) is not applicable*Name one with --vlm-baseline RUN")
 
 
 def test_a_run_that_was_killed_after_its_last_record_is_not_go(project: Project) -> None:

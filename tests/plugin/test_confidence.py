@@ -10,7 +10,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from tests.small_gate import write_questions
 
-from .conftest import Project
+from .conftest import Project, ends
 
 POLICY = Path(__file__).parents[2] / "thresholds" / "confident.yaml"
 SUITE = """
@@ -53,8 +53,7 @@ def gate(project: Project) -> Project:
 )
 def test_it_is_confidence_that_decides(gate: Project, right: float, confidence: float, expected: int, mode: str) -> None:
     gate.write("model.yaml", json.dumps({"rules": blurred(right, confidence)}))
-    result = gate.run("--vlm-report=out", f"--vlm-mode={mode}")
-    assert result.ret == expected, result.stdout.str()
+    assert gate.run("--vlm-report=out", f"--vlm-mode={mode}").ret == expected
     records = {each["id"]: each for each in json.loads((gate.path / "out" / "results.json").read_text())["records"]}
     (error,) = (
         each for each in records["model-data-gaussian_blur:high"]["measures"] if each["metric"] == "expected_calibration_error"
@@ -68,6 +67,4 @@ def test_it_is_confidence_that_decides(gate: Project, right: float, confidence: 
 
 def test_a_model_without_probabilities_is_not_shown_to_be_confident(gate: Project) -> None:
     gate.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "right": "chance"}, {"right": 0.95}]}))
-    result = gate.run("--vlm-mode=full")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines([f"*{QUESTIONS} answers came without probabilities of letters*"])
+    ends(gate.run("--vlm-mode=full"), 10, f"*{QUESTIONS} answers came without probabilities of letters*")

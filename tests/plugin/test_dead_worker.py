@@ -9,7 +9,7 @@ import pytest
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from tests.forked import run_forked
 
-from .conftest import Project
+from .conftest import Project, ends
 
 SUITE = """
 import pytest
@@ -103,7 +103,6 @@ def test_a_worker_that_dies_while_it_is_started_leaves_a_run_incomplete(
     project.script()
     project.write("early/sitecustomize.py", DIES_AT_ONCE)
     monkeypatch.setenv("PYTHONPATH", str(project.path / "early"), prepend=os.pathsep)
-    result = project.run("-n2", subprocess=True)
-    assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
+    result = ends(project.run("-n2", subprocess=True), EXIT_CODES[Decision.INCOMPLETE])
     result.stderr.fnmatch_lines(["*INCOMPLETE: a worker of pytest-xdist died while it was started (*). Run it again"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -9,7 +9,7 @@ import pytest
 from pytest_vlmrobust.backends.devices import usable_cores
 from tests.forked import run_forked
 
-from .conftest import ALONE, WORKERS_IF_SLOW, Project
+from .conftest import ALONE, WORKERS_IF_SLOW, Project, ends
 from .test_rerun import run_directories
 
 BACKEND = """
@@ -73,8 +73,7 @@ def test_each_process_says_how_it_ran_its_models(
     project: Project, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    result = _run(project, *workers)
-    assert result.ret == 0
+    result = ends(_run(project, *workers), 0)
     threads = max(1, usable_cores() // 2) if workers else None
     for file in (project.path / "out/manifest.json", run_directories(project)[-1] / "manifest.json"):
         processes = json.loads(file.read_text())["processes"]
@@ -94,20 +93,16 @@ def test_a_run_from_the_store_ran_no_model(project: Project) -> None:
 
 def test_asking_again_needs_to_know_the_batches(project: Project) -> None:
     result = project.run("--vlm-aa", "--vlm-batch-size=auto")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: --vlm-aa asks again in batches half as large: give --vlm-batch-size as a number*"])
+    ends(result, 4, "ERROR: --vlm-aa asks again in batches half as large: give --vlm-batch-size as a number*")
 
 
 @pytest.mark.parametrize(("value", "ret"), [("auto", 0), ("7", 0), ("many", 4)])
 def test_the_size_may_stand_in_an_ini_file(project: Project, value: str, ret: int) -> None:
     project.pytester.makeini(f"[pytest]\nvlm_batch_size = {value}\n")
-    result = project.run()
-    assert result.ret == ret
+    result = ends(project.run(), ret)
     if ret:
         result.stderr.fnmatch_lines(["ERROR: ini value vlm_batch_size = 'many': expected a whole number, or auto (*"])
 
 
 def test_a_size_that_is_no_number_is_refused(project: Project) -> None:
-    result = project.run("--vlm-batch-size=many")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*argument --vlm-batch-size: 'many': expected a whole number, or auto"])
+    ends(project.run("--vlm-batch-size=many"), 4, "*argument --vlm-batch-size: 'many': expected a whole number, or auto")

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.plugin.options import Settings
 
-from .conftest import UNUSED, Project
+from .conftest import UNUSED, Project, ends
 
 DESCRIBES = {
     "--help": "vlmrobust",
@@ -67,8 +67,7 @@ def ini(project: Project, **keys: str) -> None:
 def test_pytest_describes_itself_whatever_the_ini_says(folder: Project, option: str, more: dict[str, str]) -> None:
     ini(folder, **more)
     before = left_by(folder.path)
-    done = folder.pytester.runpytest(option, *UNUSED)
-    assert done.ret == 0
+    done = ends(folder.pytester.runpytest(option, *UNUSED), 0)
     assert DESCRIBES[option] in done.stdout.str() + done.stderr.str()
     assert left_by(folder.path) == before
 
@@ -85,8 +84,7 @@ def test_help_comes_with_each_ini_key(folder: Project, key: str) -> None:
 
 
 def test_help_comes_where_a_model_is_named_too(folder: Project) -> None:
-    done = folder.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-report=report", "--help", *UNUSED)
-    assert done.ret == 0
+    assert folder.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-report=report", "--help", *UNUSED).ret == 0
     assert "report" not in left_by(folder.path)
 
 

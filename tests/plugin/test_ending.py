@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import ALONE, SUITE, WORKERS_IF_SLOW, Project, decision_cases, make_project
+from .conftest import ALONE, SUITE, WORKERS_IF_SLOW, Project, decision_cases, ends, make_project
 
 OWN_ASSERTION = SUITE.replace(
     "    vlm_cell.check()", "    vlm_cell.check()\n    assert vlm_cell.record.setting != 'invert', 'my own'"
@@ -142,8 +142,7 @@ def test_a_failure_beside_an_undecided_verdict_is_not_undecided(project: Project
 def test_a_breach_stays_no_go(project: Project) -> None:
     project.write("suite/test_suite.py", TEARDOWN)
     project.script({"setting": "flip_v", "answer": "A"})
-    result = run(project)
-    assert result.ret == 1
+    assert run(project).ret == 1
     assert said_everywhere(project) == {"NO-GO"}
 
 
@@ -189,8 +188,7 @@ def test_a_file_that_cannot_be_collected(both: Project) -> None:
 
 def test_a_run_that_ends_in_its_collection_leaves_nothing(project: Project) -> None:
     project.write("suite/test_broken.py", "import no_such_module_at_all\n")
-    result = run(project)
-    assert result.ret == 2
+    result = ends(run(project), 2)
     assert "INCOMPLETE" not in result.stdout.str()
     assert not list(Path(project.path / ".vlmrobust").glob("runs/*"))
 
@@ -207,26 +205,21 @@ def test_xdist_goes_on_without_a_file_that_cannot_be_collected(pytester: pytest.
 def test_a_limit_of_failures_keeps_the_code_of_the_gate(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = make_project(pytester, arguments)
     project.script(*({"setting": name, "answer": "A"} for name in ("grayscale", "flip_v", "invert")))
-    result = project.run()
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["NO-GO*"])
+    ends(project.run(), 1, "NO-GO*")
 
 
 @pytest.mark.parametrize("arguments", LIMITS, ids=" ".join)
 def test_a_limit_of_errors_is_incomplete(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = make_project(pytester, arguments)
     project.script(*({"setting": name, "error": "down"} for name in ("clean", "grayscale", "flip_v", "invert")))
-    result = project.run()
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["INCOMPLETE*"])
+    ends(project.run(), 11, "INCOMPLETE*")
 
 
 @pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_a_limit_that_a_plain_test_meets_keeps_the_code_of_pytest(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = make_project(pytester, arguments)
     project.write("suite/test_aaa.py", PLAIN.format("assert 0"))
-    result = project.run("-x")
-    assert result.ret == 1
+    result = ends(project.run("-x"), 1)
     assert "\nGO " not in result.stdout.str()
 
 
@@ -257,8 +250,7 @@ def test_pytest_that_runs_no_test_says_that_nothing_was_decided(
     elif given_in == "ini":
         project.write("pytest.ini", f"[pytest]\naddopts = {option}\nvlm = scripted:model.yaml\n")
     models = () if given_in == "ini" else ("model",)
-    result = project.run(*([option] if given_in == "option" else []), models=models)
-    assert result.ret == code, result.stdout.str()
+    result = ends(project.run(*([option] if given_in == "option" else []), models=models), code)
     assert result.outlines.count(NOTHING_DECIDED) == 1
     assert "INCOMPLETE" not in result.stdout.str()
     assert not (project.path / ".vlmrobust" / "runs").exists()
@@ -268,15 +260,13 @@ def test_pytest_that_runs_no_test_says_that_nothing_was_decided(
 def test_what_plain_tests_set_up_is_shown_as_ever_beside_a_model_in_an_ini_file(project: Project, option: str) -> None:
     project.write("pytest.ini", "[pytest]\nvlm = scripted:model.yaml\n")
     project.write("suite/test_suite.py", PLAIN.format("assert 1"))
-    result = project.run(option, models=())
-    assert result.ret == 0
+    result = ends(project.run(option, models=()), 0)
     assert NOTHING_DECIDED not in result.outlines
 
 
 @pytest.mark.parametrize("option", ["--version", "--fixtures", "--fixtures-per-test", "--cache-show", "--markers"])
 def test_pytest_that_only_shows_something_says_nothing_of_the_gate(project: Project, option: str) -> None:
-    result = project.run(option)
-    assert result.ret == 0
+    result = ends(project.run(option), 0)
     text = result.stdout.str()
     assert "INCONCLUSIVE" not in text
     assert not [line for line in result.outlines if line.startswith("vlm:")]
@@ -333,13 +323,11 @@ def test_a_module_that_leaves_by_exit_0_at_the_end_changes_no_exit_code(
     project.write("suite/leaves.py", LEAVES.format(more))
     suite = project.path / "suite" / "test_suite.py"
     suite.write_text(f"import leaves\n{suite.read_text()}")
-    result = project.run(subprocess=True)
-    assert result.ret == code, result.stdout.str() + result.stderr.str()
+    result = ends(project.run(subprocess=True), code)
     text = result.stdout.str() + result.stderr.str()
     assert (f"vlm: something called os._exit(0) after pytest ended with exit code {code}" in text) == (code != 0)
 
 
 def test_a_breach_is_1_without_the_terminal_of_pytest_too(project: Project) -> None:
     project.script({"setting": "invert", "answer": "A"})
-    result = project.run("-p", "no:terminal", subprocess=True)
-    assert result.ret == 1, result.stdout.str() + result.stderr.str()
+    assert project.run("-p", "no:terminal", subprocess=True).ret == 1

@@ -14,7 +14,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.store import Evidence
 
-from .conftest import Project, make_project
+from .conftest import Project, ends, make_project
 
 Captured = pytest.CaptureFixture[str]
 WAIVER = """
@@ -164,9 +164,7 @@ def test_a_report_that_cannot_be_written_is_no_go(
         raise error
 
     monkeypatch.setattr(reporting, "write_report", fail)
-    result = project.run("--vlm-report=out")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["INCOMPLETE*", f"*{said}*"])
+    ends(project.run("--vlm-report=out"), 11, "INCOMPLETE*", f"*{said}*")
     assert json.loads((the_run(project) / "manifest.json").read_text())["decision"] == "INCOMPLETE"
     project.script({"setting": "invert", "answer": "A"})
     assert project.run("--vlm-report=out").ret == 1  # a breach stays one
@@ -180,9 +178,7 @@ def test_the_summary_goes_where_github_shows_it(project: Project, monkeypatch: p
 
 def test_a_summary_that_cannot_be_written_is_said_and_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "absent" / "page.md"))
-    result = project.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["$GITHUB_STEP_SUMMARY *the summary could not be added: No such file or directory"])
+    ends(project.run(), 0, "$GITHUB_STEP_SUMMARY *the summary could not be added: No such file or directory")
 
 
 def test_runs_of_one_process_and_one_second_share_no_directory(

@@ -12,7 +12,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.store import Store
 from pytest_vlmrobust.store.journal import read_journal
 
-from .conftest import Project
+from .conftest import Project, ends
 
 
 def records(store: Path) -> list[str]:
@@ -29,8 +29,7 @@ def _no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parts_that_are_merged_are_judged_like_one_run(project: Project) -> None:
     for number in (1, 2):
         part = project.run("--vlm-fill", f"--vlm-shard={number}/2", f"--vlm-store=part{number}")
-        assert part.ret == 0
-        part.stdout.fnmatch_lines([f"part {number}/2: * answers, * of them inferred, 0 are missing", "*; nothing was judged"])
+        ends(part, 0, f"part {number}/2: * answers, * of them inferred, 0 are missing", "*; nothing was judged")
         part.stdout.no_fnmatch_line("*INCONCLUSIVE*")
         assert not (project.path / f"part{number}/runs").exists()
     assert main(["merge", "part1", "part2", "--out", "all"]) == 0
@@ -43,9 +42,7 @@ def test_parts_that_are_merged_are_judged_like_one_run(project: Project) -> None
 def test_a_part_that_is_lost_is_incomplete(project: Project) -> None:
     assert project.run("--vlm-fill", "--vlm-shard=1/2", "--vlm-store=part1").ret == 0
     assert main(["merge", "part1", "--out", "all"]) == 0
-    judged = project.run("--vlm-store=all", "--vlm-offline")
-    assert judged.ret == 11
-    judged.stdout.fnmatch_lines(["*answers are not in the store, and --vlm-offline forbids asking*"])
+    ends(project.run("--vlm-store=all", "--vlm-offline"), 11, "*answers are not in the store, and --vlm-offline forbids asking*")
 
 
 def test_stores_that_asked_two_servers_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,9 +75,7 @@ def test_a_filled_store_is_asked_nothing_again(any_project: Project) -> None:
 
 def test_what_is_not_answered_is_said(project: Project) -> None:
     project.script({"setting": "invert", "error": "the server is gone"})
-    result = project.run("--vlm-fill")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["* answers, * of them inferred, 8 are missing", "missing: 8 x *the server is gone*"])
+    ends(project.run("--vlm-fill"), 11, "* answers, * of them inferred, 8 are missing", "missing: 8 x *the server is gone*")
 
 
 def test_a_scheduler_says_which_part_is_asked(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +95,7 @@ def test_a_scheduler_says_which_part_is_asked(project: Project, monkeypatch: pyt
     ],
 )
 def test_what_contradicts_filling_is_refused(project: Project, options: tuple[str, ...], message: str) -> None:
-    result = project.run(*options)
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([message])
+    ends(project.run(*options), 4, message)
 
 
 def test_where_nothing_is_selected_nothing_is_filled(project: Project) -> None:

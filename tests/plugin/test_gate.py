@@ -12,7 +12,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from tests.small_gate import policy, write_questions
 
-from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, decision_cases, make_project
+from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, decision_cases, ends, make_project
 
 CELLS = 6
 TESTS = CELLS + 2
@@ -30,10 +30,8 @@ def properties(project: Project, name: str) -> dict[str, str]:
 
 
 def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(gate: Project) -> None:
-    first = gate.run("--vlm-report=out")
-    assert first.ret == 0
+    first = ends(gate.run("--vlm-report=out"), 0, f"*{CELLS * SAMPLES} inferences*", "*GO  *verdicts passed*")
     first.assert_outcomes(passed=TESTS)
-    first.stdout.fnmatch_lines([f"*{CELLS * SAMPLES} inferences*", "*GO  *verdicts passed*"])
     with sqlite3.connect(gate.path / ".vlmrobust" / "predictions.sqlite") as store:
         (count,) = store.execute("select count(*) from predictions").fetchone()
     assert count == CELLS * SAMPLES, "each answer is inferred once over all workers"
@@ -45,18 +43,13 @@ def test_a_good_model_is_go_in_a_report_and_repeats_without_inference(gate: Proj
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["models"]["model"]["fingerprint"]["backend"] == "scripted"
     assert len(manifest["datasets"]["data"]) == 64
-    again = gate.run()
-    assert again.ret == 0
-    again.stdout.fnmatch_lines(["0 inferences; * answers were cached"])
+    ends(gate.run(), 0, "0 inferences; * answers were cached")
 
 
 def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_properties(gate: Project) -> None:
     gate.script({"setting": "invert", "answer": "A"})
     result = gate.run("--junitxml=junit.xml", "--vlm-report=out")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        ["*FAIL model-data-invert: accuracy_drop 100.0 pp > 20 pp (rule drop, policy.yaml:5)*", "*NO-GO*"]
-    )
+    ends(result, 1, "*FAIL model-data-invert: accuracy_drop 100.0 pp > 20 pp (rule drop, policy.yaml:5)*", "*NO-GO*")
     assert "suites" not in result.stdout.str()
     found = properties(gate, "invert")
     assert found["vlm.cell"] == "model-data-invert"
@@ -151,23 +144,18 @@ def test_ids_are_those_of_the_contract(project: Project) -> None:
 
 def test_a_summary_metric_alone_computes_what_it_needs(any_project: Project) -> None:
     any_project.script({"setting": "invert", "sample": "q[01]", "answer": "A"})
-    result = any_project.run("-k", "worst_case_drop")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*worst_case_drop 25.0 pp > 20 pp*"])
+    ends(any_project.run("-k", "worst_case_drop"), 1, "*worst_case_drop 25.0 pp > 20 pp*")
 
 
 def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
     assert any_project.run("-k", "clean").ret == 10  # a part of the tests
     result = any_project.run("--vlm-offline")
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*"])
+    ends(result, 11, "*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*")
 
 
 def test_a_failed_inference_is_an_error_of_the_gate_and_not_of_the_model(any_project: Project) -> None:
     any_project.script({"setting": "invert", "sample": "q1", "error": "the endpoint is down"})
-    result = any_project.run()
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*error_rate*", "*INCOMPLETE*"])
+    ends(any_project.run(), 11, "*error_rate*", "*INCOMPLETE*")
 
 
 def test_a_broken_bound_outranks_an_error(project: Project) -> None:
@@ -177,13 +165,11 @@ def test_a_broken_bound_outranks_an_error(project: Project) -> None:
 
 def test_unreadable_answers_are_counted_apart(project: Project) -> None:
     project.script({"setting": "invert", "answer": "Hm."})
-    result = project.run("-v")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        [
-            "*unparsed_rate *100.0 % *n=8  FAIL <= 5 %",
-            "FAIL model-data: model on data: unparsed_rate 20.0 %*most often 'none', 8 of them*",
-        ]
+    ends(
+        project.run("-v"),
+        1,
+        "*unparsed_rate *100.0 % *n=8  FAIL <= 5 %",
+        "FAIL model-data: model on data: unparsed_rate 20.0 %*most often 'none', 8 of them*",
     )
 
 
@@ -200,8 +186,7 @@ def test_a_test_that_fails_for_unread_answers_says_why_and_what_to_do(
     project: Project, answer: str, rule: str, advice: str
 ) -> None:
     project.script({"setting": "invert", "answer": answer})
-    result = project.run("-v")
-    assert result.ret == 1
+    result = ends(project.run("-v"), 1)
     said = " ".join(result.stdout.str().split())
     assert f"unread '{rule}', 8 of 8, such as" in said
     assert answer in said
@@ -222,8 +207,7 @@ def test_single_cells_that_are_over_a_budget_by_luck_stop_no_model(project: Proj
     project.write("policy.yaml", LENIENT)
     lost = {"flip_v": range(7), "clean": [20], "grayscale": [30], "invert": [40], "solarize:low": [50]}
     project.script(*({"setting": name, "sample": f"q{n}", "answer": "Hm."} for name, some in lost.items() for n in some))
-    result = project.run()
-    assert result.ret == 0, result.stdout.str()
+    result = ends(project.run(), 0)
     assert "unparsed_rate" not in result.stdout.str()
 
 
@@ -231,8 +215,7 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     """One of eight answers under each setting: no cell shows that it is too many, and no test fails."""
     unread = ("clean", "flip_v", "invert", "solarize*")
     any_project.script(*({"setting": name, "sample": "q1", "answer": "Hm."} for name in unread))
-    result = any_project.run("--vlm-report=out")
-    assert result.ret == 1
+    result = ends(any_project.run("--vlm-report=out"), 1)
     said = "unparsed_rate 10.0 % > 5 % (rule max_unparsed_rate, built-in default): no answer could be read in 4 of 40 texts"
     result.stdout.fnmatch_lines(
         [f"FAIL model-data: model on data: {said}; most often 'none', 4 of them. *", "NO-GO  1 verdict broke a bound"]
@@ -257,8 +240,7 @@ def test_too_few_samples_for_a_budget_are_undecided(project: Project) -> None:
     project.write("policy.yaml", lenient)
     assert "unparsed_rate" not in project.run().stdout.str()
     project.write("policy.yaml", f"{lenient}budgets: {{max_unparsed_rate: 5%}}\n")
-    result = project.run()
-    assert result.ret == 10
+    result = ends(project.run(), 10)
     said = "unparsed_rate 0.0 % *, too few questions to tell if <= 5 %*would decide it*"
     result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data: model on data: {said}"])
 
@@ -269,9 +251,7 @@ def test_nothing_selected_is_five(project: Project) -> None:
 
 def test_no_rule_at_all_for_what_ran_is_not_go(project: Project) -> None:
     project.write("policy.yaml", "version: 1\nrules:\n  - {id: x, metric: worst_case_drop, max: 20pp}\n")
-    result = project.run("-k", "flip_v")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["INCONCLUSIVE*"])
+    ends(project.run("-k", "flip_v"), 10, "INCONCLUSIVE*")
 
 
 def test_a_partial_selection_says_so(project: Project) -> None:
@@ -289,14 +269,11 @@ def test_a_waived_breach_is_an_xfail_with_its_reason(project: Project) -> None:
     ]
     policy = (project.path / "policy.yaml").read_text()
     project.write("policy.yaml", policy + "waivers:\n" + "".join(f"  - {line}\n" for line in lines))
-    result = project.run("--junitxml=junit.xml")
-    assert result.ret == 0
+    result = ends(project.run("--junitxml=junit.xml"), 0)
     result.assert_outcomes(passed=TESTS - 2, xfailed=2)
     assert properties(project, "invert")["vlm.waiver"] == "W1"
     project.write("policy.yaml", (project.path / "policy.yaml").read_text().replace("2999", "2020"))
-    expired = project.run()
-    assert expired.ret == 1
-    expired.stdout.fnmatch_lines(["*expired on 2020-01-01*"])
+    ends(project.run(), 1, "*expired on 2020-01-01*")
 
 
 def test_other_tests_keep_their_say_in_the_exit_code(project: Project) -> None:
@@ -306,9 +283,7 @@ def test_other_tests_keep_their_say_in_the_exit_code(project: Project) -> None:
 
 def test_two_models_are_told_apart(any_project: Project) -> None:
     any_project.script({"setting": "invert", "answer": "A"}, name="other")
-    result = any_project.run(models=("model", "other"))
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*FAIL other-data-invert*"])
+    result = ends(any_project.run(models=("model", "other")), 1, "*FAIL other-data-invert*")
     assert "FAIL model-" not in result.stdout.str()
 
 
@@ -319,8 +294,7 @@ def test_a_summary_metric_of_the_baselines_asks_for_nothing_else(project: Projec
 
 def test_copied_thresholds_hold_before_shipped_ones(project: Project) -> None:
     project.write("thresholds/default.yaml", "version: 1\nrules:\n  - {id: own, metric: accuracy, min: 1%, bogus: 2}\n")
-    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite")
-    assert result.ret == 4
+    result = ends(project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite"), 4)
     assert "thresholds/default.yaml:3" in result.stderr.str()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import Project
+from .conftest import Project, ends
 
 BAD = {"setting": "invert", "answer": "A"}
 VACUOUS = {
@@ -23,8 +23,7 @@ def test_a_gate_refuses_a_rule_that_cannot_fail_as_check_does(
     project = any_project
     project.script(BAD)
     project.write("policy.yaml", f"version: 1\nrules: [{rules}]\n")
-    result = project.run()
-    assert result.ret == 4, result.stdout.str()
+    result = ends(project.run(), 4)
     said = "ERROR: policy.yaml:2: rule drop (accuracy_drop <= 1*) can never fail: no value of accuracy_drop lies beyond. *"
     (result.stdout if project.arguments else result.stderr).fnmatch_lines([said])
     assert "GO" not in result.stdout.str()

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.plugin.results import Results
 
-from .conftest import WORKERS_IF_SLOW, Project, decision_cases, make_project, slow_but_for
+from .conftest import WORKERS_IF_SLOW, Project, decision_cases, ends, make_project, slow_but_for
 
 DAMAGE = """
 import os, shutil, sqlite3
@@ -81,8 +81,7 @@ QUICK = ("the store", "answers replaced", "answers changed", "evidence changed",
 def test_a_run_that_lost_what_it_wrote_is_incomplete(project: Project, what: str) -> None:
     damage, said = DAMAGES[what]
     project.write("conftest.py", DAMAGE.format(damage=damage))
-    result = project.run("-p", "no:cacheprovider")
-    assert result.ret == 11
+    result = ends(project.run("-p", "no:cacheprovider"), 11)
     text = " ".join(result.stdout.str().split())
     assert said in text
     assert "INTERNALERROR" not in text
@@ -97,8 +96,7 @@ def test_a_run_that_lost_what_it_wrote_is_incomplete(project: Project, what: str
 def test_workers_tell_of_it_as_well(pytester: pytest.Pytester, arguments: tuple[str, ...], what: str) -> None:
     project = make_project(pytester, arguments)
     project.write("conftest.py", DAMAGE.format(damage=DAMAGES[what][0]))
-    result = project.run("-p", "no:cacheprovider")
-    assert result.ret == 11
+    assert project.run("-p", "no:cacheprovider").ret == 11
 
 
 def test_a_run_that_kept_everything_is_go(project: Project) -> None:
@@ -132,8 +130,7 @@ def test_a_store_that_was_lost_is_not_filled(project: Project) -> None:
     project.write("models.yaml", "models:\n  deleting-model: {backend: deleting, path: models.yaml}\n")
     (project.path / "nothing").mkdir()
     given = ["--vlm=deleting-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml"]
-    result = project.pytester.runpytest(*given, "--vlm-fill", "suite", "-p", "no:randomly")
-    assert result.ret == 11
+    result = ends(project.pytester.runpytest(*given, "--vlm-fill", "suite", "-p", "no:randomly"), 11)
     assert ".vlmrobust/predictions.sqlite: was deleted or moved away during the run" in " ".join(result.stdout.str().split())
 
 
@@ -148,8 +145,7 @@ def test_a_run_whose_pictures_are_exchanged_meanwhile_is_incomplete(
         "[Image.new('RGB', (32, 24)).save(path) for path in (Path(__file__).parent / 'pictures').glob('*.png')]"
     )
     project.write("conftest.py", DAMAGE.replace("flip_v", "clean").format(damage=exchange))
-    result = project.run("-p", "no:cacheprovider")
-    assert result.ret == 11
+    result = ends(project.run("-p", "no:cacheprovider"), 11)
     assert "changed while" in " ".join(result.stdout.str().split())
 
 
@@ -341,8 +337,7 @@ def test_junit_may_go_into_a_pipe(project: Project) -> None:
 
 @pytest.mark.parametrize("file", ["/dev/full", "/proc/nowhere/junit.xml"])
 def test_junit_that_cannot_be_written_takes_a_go_back(project: Project, file: str) -> None:
-    result = project.run(f"--junitxml={file}", "--vlm-report=out")
-    assert result.ret == 11
+    result = ends(project.run(f"--junitxml={file}", "--vlm-report=out"), 11)
     assert f"vlm: INCOMPLETE: GO is taken back: --junitxml {file}: cannot be written: " in result.stdout.str()
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
     assert said_in_files(project) == {"INCOMPLETE"}
@@ -415,9 +410,9 @@ def test_a_gate_that_pytest_knows_nothing_of_does_not_end_with_0(project: Projec
 
 def test_an_error_of_a_hook_takes_a_go_back_and_stands(project: Project) -> None:
     project.write("conftest.py", "def pytest_unconfigure():\n    raise RuntimeError('my own')\n")
-    result = project.run(subprocess=True)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["vlm: INCOMPLETE: GO is taken back: pytest was ended by RuntimeError (my own) after *"])
+    result = ends(
+        project.run(subprocess=True), 1, "vlm: INCOMPLETE: GO is taken back: pytest was ended by RuntimeError (my own) after *"
+    )
     result.stderr.fnmatch_lines(["RuntimeError: my own"])
     assert said_in_files(project) == {"INCOMPLETE"}
 
@@ -426,6 +421,5 @@ def test_exit_code_0_of_what_is_no_gate_stands(project: Project) -> None:
     project.write("conftest.py", HEAD.format(damage="pass") + ZEROS["another exit code"])
     project.write("suite/test_suite.py", "def test_plain():\n    pass\n")
     for arguments in ((), ("--vlm=scripted:model.yaml", "--collect-only"), ("--vlm=scripted:model.yaml", "--markers")):
-        result = project.pytester.runpytest(*arguments, "suite", "-p", "no:randomly")
-        assert result.ret == 0
+        result = ends(project.pytester.runpytest(*arguments, "suite", "-p", "no:randomly"), 0)
         assert "INCOMPLETE" not in result.stdout.str() + result.stderr.str()

@@ -14,7 +14,7 @@ from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, PROPERTIES, Property, memory
 from tests.forked import run_forked
 
-from .conftest import ALONE, WORKERS_IF_SLOW, Project, make_project
+from .conftest import ALONE, WORKERS_IF_SLOW, Project, ends, make_project
 from .test_gate import TESTS
 
 GOOD = """
@@ -91,8 +91,7 @@ def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
     shop.write("conftest.py", GOOD + WRONG_ONES)
     chosen = " or ".join(["good", *WRONG])
     arguments = ("suite/test_metric_properties.py", "-k", chosen, "-rfs", "--tb=short", "-p", "no:randomly")
-    result = run_forked(shop.pytester, *arguments)
-    assert result.ret == 1
+    result = ends(run_forked(shop.pytester, *arguments), 1)
     printed = result.stdout.str()
     failed = {line.split("::")[1].partition(" ")[0] for line in result.outlines if line.startswith("FAILED ")}
     assert failed >= set(WRONG.values())
@@ -116,8 +115,7 @@ def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
 @pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])
 def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = furnished(make_project(pytester, arguments))
-    result = project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True)
-    assert result.ret == 1
+    result = ends(project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True), 1)
     result.assert_outcomes(passed=TESTS + 1, failed=1)
     failed = "FAILED  other tests failed, so the run fails whatever the gate decides: *upside_down-monotone[]]"
     reason = "ERROR suite/test_metric_properties.py::*upside_down-monotone[]]: a non-gate test failed: *moved from*"
@@ -132,8 +130,7 @@ def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pyt
 
 
 def test_checks_that_hold_leave_the_gate_as_it_is(shop: Project) -> None:
-    result = shop.run("-k", "test_cell or test_sweep or good", subprocess=True)
-    assert result.ret == 0
+    result = ends(shop.run("-k", "test_cell or test_sweep or good", subprocess=True), 0)
     said = "metrics: 10 checks of this installation passed, 10 passed before or make no claim"
     result.stdout.fnmatch_lines(["suite/test_metric_properties.py   *%[]]", said, "GO  *"])
     assert "FAILED" not in result.stdout.str()
@@ -141,23 +138,18 @@ def test_checks_that_hold_leave_the_gate_as_it_is(shop: Project) -> None:
 
 def test_property_checks_alone_need_no_model_and_gate_nothing(shop: Project) -> None:
     assert run_forked(shop.pytester, "suite/test_metric_properties.py", "-k", "good-empty").ret == 0
-    gated = shop.run("-k", "good-empty", subprocess=True)
-    assert gated.ret == 10
-    gated.stdout.fnmatch_lines(["*no gated test ran: nothing was measured*"])
+    ends(shop.run("-k", "good-empty", subprocess=True), 10, "*no gated test ran: nothing was measured*")
 
 
 def test_the_thorough_profile_is_known_to_hypothesis(shop: Project) -> None:
     given = ("suite/test_metric_properties.py", "-k", "good-empty", "--hypothesis-profile=vlm-thorough", "-v", "-n1")
-    result = run_forked(shop.pytester, *given)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*hypothesis profile 'vlm-thorough'*max_examples=300*"])
+    ends(run_forked(shop.pytester, *given), 0, "*hypothesis profile 'vlm-thorough'*max_examples=300*")
 
 
 def test_a_misspelt_profile_in_the_environment_is_named(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLMROBUST_PROFILE", "vlm-thorugh")
     result = run_forked(shop.pytester, "suite/test_metric_properties.py", "-k", "good-empty")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*VLMROBUST_PROFILE: unknown profile 'vlm-thorugh'. Did you mean 'vlm-thorough'?*"])
+    ends(result, 1, "*VLMROBUST_PROFILE: unknown profile 'vlm-thorugh'. Did you mean 'vlm-thorough'?*")
 
 
 # Metrics of the package: checked once on each installation.

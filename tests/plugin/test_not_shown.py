@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.store import last_records
 
-from .conftest import Project
+from .conftest import Project, ends
 
 RULES = """
 version: 1
@@ -27,8 +27,7 @@ REPORTS = ("summary.md", "model_card.md", "report.html", "junit.xml")
 def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> None:
     project.script({"setting": "invert", "sample": "q0", "answer": "A"})
     project.write("policy.yaml", RULES)
-    result = project.run("--vlm-report=report", "--junitxml=junit.xml")
-    assert result.ret == 0
+    result = ends(project.run("--vlm-report=report", "--junitxml=junit.xml"), 0)
     result.stdout.re_match_lines(
         [
             r"not shown small-drop: accuracy_drop \d+\.\d pp \[.*\], bound <= 15 pp$",

@@ -26,7 +26,7 @@ from pytest_vlmrobust.evaluation.tasks.pictures import parts_of
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import last_records
 
-from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW
+from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, ends
 from .people import Face, People
 
 HERE = Path(__file__).parent
@@ -148,8 +148,7 @@ def value(record: Mapping[str, Any]) -> float:
 
 def test_a_model_that_is_right_is_go(observatory: Observatory) -> None:
     observatory.script("scripted")
-    result = observatory.run("--vlm=scripted:scripted.yaml")
-    assert result.ret == 0
+    result = ends(observatory.run("--vlm=scripted:scripted.yaml"), 0)
     result.assert_outcomes(passed=CELLS + SWEEPS)
     for name in ("matching-clean", "pointing-no_image", "guided-standin_halftone", "semi_guided-hint_gain-clean"):
         result.stdout.re_match_lines_random([rf".*\[scripted-people\.{re.escape(name)}\].*"])
@@ -167,8 +166,7 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
     men = [rule for rule in missed if int(rule["sample"][1:]) % 2]
     observatory.script("biased", *rules("pointing", "Which cell", cornered, halftone), *men)
     observatory.write("idle.yaml", json.dumps({"default": "A", "rules": [*BLIND, {"text": "Find the box", "answer": "[]"}]}))
-    result = observatory.run("--vlm=scripted:biased.yaml", "--vlm=scripted:idle.yaml")
-    assert result.ret == 1
+    assert observatory.run("--vlm=scripted:biased.yaml", "--vlm=scripted:idle.yaml").ret == 1
     records = observatory.records
     assert len(records) == 2 * (CELLS + SWEEPS)
     assert {name for name, record in records.items() if record["outcome"] == "FAIL" and record["model"] == "biased"} == {
@@ -238,8 +236,7 @@ def test_inferences_that_fail_are_named_wherever_something_rests_on_them(observa
     failures = (once, {"setting": failing, "error": "the endpoint is down"})
     observatory.write("failing.yaml", json.dumps({"rules": [*failures, *BLIND, *matching()]}))
     observatory.keep("test_cell", "test_robustness")
-    result = observatory.run("--vlm=scripted:failing.yaml", "-k", "matching")
-    assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
+    assert observatory.run("--vlm=scripted:failing.yaml", "-k", "matching").ret == EXIT_CODES[Decision.INCOMPLETE]
     records = observatory.records
     asked = records[f"failing-people.matching-{failing}"]["n_requested"]
     said = f"no sample was scored: all {asked} inferences failed; most often: the endpoint is down"
@@ -290,10 +287,10 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
     observatory.write("models.yaml", json.dumps({"models": models}))
     named = [f"--vlm={name}" for name in models]
     observatory.keep("test_thinking", "test_scale")
-    result = observatory.run("--vlm-models=models.yaml", *named)
-    assert result.ret == 10  # what a family is judged by is no verdict about its members
+    result = ends(
+        observatory.run("--vlm-models=models.yaml", *named), 10, "INCONCLUSIVE  no failures, but no rule judged small, large"
+    )
     result.assert_outcomes(passed=4 * 3 + 4 * 3 * 2)
-    result.stdout.fnmatch_lines(["INCONCLUSIVE  no failures, but no rule judged small, large"])
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
     warnings = json.loads((run / "manifest.json").read_text())["warnings"]  # the page only counts so many
     assert any(warning.startswith("7 of 7 rules applied to no test of small: ") for warning in warnings)
@@ -356,8 +353,7 @@ class Folder:
 
 
 def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(observatory: Observatory) -> None:
-    result = Folder(observatory, boxed=0).run()
-    assert result.ret == EXIT_CODES[Decision.INCONCLUSIVE]  # nothing was judged
+    result = ends(Folder(observatory, boxed=0).run(), EXIT_CODES[Decision.INCONCLUSIVE])
     result.assert_outcomes(passed=4, skipped=4 + 8 + 3)
     records = observatory.records
     boxed = [record for record in records.values() if "guided" in record["id"]]
@@ -435,8 +431,7 @@ def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> 
 
 @pytest.mark.parametrize("workers", [ALONE, WORKERS_IF_SLOW])
 def test_what_a_folder_notes_is_said_once(observatory: Observatory, workers: tuple[str, ...]) -> None:
-    result = Folder(observatory, boxed=4).run(*workers)
-    assert result.ret == EXIT_CODES[Decision.INCONCLUSIVE]
+    result = ends(Folder(observatory, boxed=4).run(*workers), EXIT_CODES[Decision.INCONCLUSIVE])
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
     warnings = json.loads((run / "manifest.json").read_text())["warnings"]  # the page only counts so many
     text = "\n".join([*warnings, result.stdout.str(), result.stderr.str()])
@@ -458,10 +453,7 @@ def test_notes_are_about_what_runs_and_stand_in_the_plan(observatory: Observator
 
 def test_one_task_of_a_folder_cannot_be_named_as_data(observatory: Observatory) -> None:
     result = Folder(observatory, boxed=0).run("--vlm-dataset=crew.guided")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(
-        ["ERROR: --vlm-dataset 'crew.guided': *choose tests with -k crew.guided. But nothing can be asked *"]
-    )
+    ends(result, 4, "ERROR: --vlm-dataset 'crew.guided': *choose tests with -k crew.guided. But nothing can be asked *")
 
 
 def test_a_face_that_changes_in_mid_run_is_refused_in_every_collage(observatory: Observatory) -> None:
@@ -492,8 +484,7 @@ def pytest_runtest_logfinish(nodeid):
     observatory.write("model.yaml", json.dumps({"rules": [*BLIND, *answers]}))
     observatory.write("policy.yaml", "version: 1\nrules: [{id: r, metric: accuracy_drop, max: 5pp}]\n")
     observatory.keep("test_cell")
-    result = observatory.run("--vlm=scripted:model.yaml", "--vlm-sample=8", "-k", "pointing")
-    assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
+    assert observatory.run("--vlm=scripted:model.yaml", "--vlm-sample=8", "-k", "pointing").ret == EXIT_CODES[Decision.INCOMPLETE]
     records = observatory.records
     assert records["model-people.pointing-clean"]["outcome"] != "ERROR"
     for split in SPLITS:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.plugin.selection import PLUGINS_REFUSED
 
-from .conftest import Project, decision_cases
+from .conftest import Project, decision_cases, ends
 
 
 @pytest.mark.parametrize(("module", "option"), [("pytest_rerunfailures", "--reruns=2"), ("pytest_retry", "--retries=2")])
@@ -61,8 +61,7 @@ def test_a_plugin_beside_the_gate_changes_neither_decision_nor_counts(project: P
     options += ["-n", "2"] if together == list(HARMLESS) else []
     for rules, code, decision in (((), 0, "GO"), (({"setting": "invert", "answer": "A"},), 1, "NO-GO")):
         project.script(*rules)
-        run = project.run("--junitxml=junit.xml", "--vlm-report=report", *options, subprocess=True)
-        assert run.ret == code, run.stdout.str()
+        assert project.run("--junitxml=junit.xml", "--vlm-report=report", *options, subprocess=True).ret == code
         assert decision_cases(project.path / "junit.xml") == {"model": decision}
         assert len(set(ids_in(project))) == len(ids_in(project)) == 8
 
@@ -71,8 +70,7 @@ def test_one_repeated_test_counts_once(project: Project) -> None:
     pytest.importorskip("pytest_repeat")
     text = (project.path / "suite/test_suite.py").read_text()
     project.write("suite/test_suite.py", text.replace("def test_", "@pytest.mark.repeat(3)\ndef test_"))
-    run = project.run("--vlm-report=report", subprocess=True)
-    assert run.ret == 0, run.stdout.str()
+    assert project.run("--vlm-report=report", subprocess=True).ret == 0
     assert len(set(ids_in(project))) == len(ids_in(project)) == 8
 
 
@@ -87,8 +85,7 @@ def test_a_plugin_that_rules_out_a_go_is_refused(
 ) -> None:
     pytest.importorskip(module)
     project.script()
-    run = project.run(*options, *workers, subprocess=True)
-    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    run = ends(project.run(*options, *workers, subprocess=True), pytest.ExitCode.USAGE_ERROR)
     assert PLUGINS_REFUSED[key] in run.stdout.str() + run.stderr.str()
     assert not (project.path / ".vlmrobust/predictions.sqlite").exists()
 
@@ -97,6 +94,5 @@ def test_a_mark_that_rules_out_a_go_is_refused(project: Project) -> None:
     pytest.importorskip("pytest_forked")
     text = (project.path / "suite/test_suite.py").read_text()
     project.write("suite/test_suite.py", text.replace("def test_cell", "@pytest.mark.forked\ndef test_cell"))
-    run = project.run(subprocess=True)
-    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    run = ends(project.run(subprocess=True), pytest.ExitCode.USAGE_ERROR)
     assert PLUGINS_REFUSED["forked"] in run.stdout.str() + run.stderr.str()

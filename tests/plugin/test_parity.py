@@ -14,7 +14,7 @@ from pytest_vlmrobust.backends import resolve
 from pytest_vlmrobust.demo.shapes import REFERENCE_KINDS, Shapes
 from tests.forked import run_forked
 
-from .conftest import UNUSED, Project
+from .conftest import UNUSED, Project, ends
 
 SETTINGS = ("flip_v", "invert")
 
@@ -77,12 +77,10 @@ def evaluate(gate: Project) -> None:
 def test_a_model_that_answers_alike_is_on_a_par_and_one_with_flips_is_not(gate: Project) -> None:
     ask_about(gate, 300)
     evaluate(gate)
-    same = compared(gate, "same")
-    assert same.ret == 0, same.stdout.str()
-    same.stdout.fnmatch_lines(["GO *"])
-    noisy = compared(gate, "noisy")
-    assert noisy.ret == 1
-    noisy.stdout.fnmatch_lines(["FAIL noisy-data-clean: baseline_flip_rate 8.0 % * > 4 %, *(rule same-answers, *parity.yaml:*"])
+    ends(compared(gate, "same"), 0, "GO *")
+    ends(
+        compared(gate, "noisy"), 1, "FAIL noisy-data-clean: baseline_flip_rate 8.0 % * > 4 %, *(rule same-answers, *parity.yaml:*"
+    )
     records = json.loads((gate.path / "noisy/results.json").read_text())["records"]
     flips = {
         record["setting"]: measure
@@ -100,18 +98,18 @@ def test_a_model_that_answers_alike_is_on_a_par_and_one_with_flips_is_not(gate: 
 def test_few_samples_do_not_show_parity(gate: Project) -> None:
     ask_about(gate, 40)
     evaluate(gate)
-    few = compared(gate, "same")
-    assert few.ret == 10
-    few.stdout.fnmatch_lines(["INCONCLUSIVE  no failures, but * tests are undecided"])
+    ends(compared(gate, "same"), 10, "INCONCLUSIVE  no failures, but * tests are undecided")
 
 
 def test_without_an_earlier_run_nothing_is_on_a_par(gate: Project) -> None:
     ask_about(gate, 40)
-    alone = gate.pytester.runpytest(
-        "--vlm=scripted:same.yaml", "--vlm-dataset=data.jsonl", "-p", "no:randomly", "--vlm-thresholds=parity", "suite"
+    ends(
+        gate.pytester.runpytest(
+            "--vlm=scripted:same.yaml", "--vlm-dataset=data.jsonl", "-p", "no:randomly", "--vlm-thresholds=parity", "suite"
+        ),
+        10,
+        "*rule same-answers * is not applicable: baseline_flip_rate compares with an earlier run*",
     )
-    assert alone.ret == 10
-    alone.stdout.fnmatch_lines(["*rule same-answers * is not applicable: baseline_flip_rate compares with an earlier run*"])
 
 
 # Checkpoints: the embedded model, and copies of it with fewer bits.
@@ -168,9 +166,7 @@ def test_a_checkpoint_of_12_bits_is_on_a_par_with_the_evaluated_one_and_one_of_3
     run("evaluated")
     compare = ("--vlm-thresholds=parity", "--vlm-baseline=of-evaluated")
     quantised(gate.path / "fine", 12)
-    fine = run("fine", *compare)
-    assert fine.ret == 0, fine.stdout.str()
-    fine.stdout.fnmatch_lines(["GO *"])
+    ends(run("fine", *compare), 0, "GO *")
     measures = [
         measure
         for record in json.loads((gate.path / "of-fine/results.json").read_text())["records"]
@@ -181,6 +177,4 @@ def test_a_checkpoint_of_12_bits_is_on_a_par_with_the_evaluated_one_and_one_of_3
     assert max(measure["value"] for measure in measures) < 0.02
     assert fingerprint("fine") != fingerprint("evaluated")
     quantised(gate.path / "coarse", 3)
-    coarse = run("coarse", *compare)
-    assert coarse.ret == 1, coarse.stdout.str()
-    coarse.stdout.fnmatch_lines(["    baseline_flip_rate * n=336  FAIL 0.04", "NO-GO *"])
+    ends(run("coarse", *compare), 1, "    baseline_flip_rate * n=336  FAIL 0.04", "NO-GO *")

@@ -16,7 +16,7 @@ from PIL import Image
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.prediction import Request
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, Project, ends
 
 SUITE = """
 import pytest
@@ -66,8 +66,7 @@ def test_grids_may_stand_in_the_ini_file(patched: Project) -> None:
 
 
 def test_a_grid_that_is_none_ends_the_run_before_any_test(patched: Project) -> None:
-    result = patched.run("--vlm-patches=2,9")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result = ends(patched.run("--vlm-patches=2,9"), pytest.ExitCode.USAGE_ERROR)
     result.stderr.fnmatch_lines(
         ["ERROR: --vlm-patches '2,9': '9' is not a grid. Expected patches on a side, one or several of 2, 3*"]
     )
@@ -210,8 +209,7 @@ def measured(project: Project) -> dict[tuple[str, str], dict[str, Any]]:
 def test_whoever_always_says_no_is_no_go_where_four_fifths_are_no(
     project: Project, furnish: Callable[..., pytest.RunResult], policy: str
 ) -> None:
-    result = furnish(always_no, policy, "--vlm-patches=2", task="yes_no")
-    assert result.ret == 10  # of 200 samples that all differ by nothing, up to 1.3 pp may differ among all
+    assert furnish(always_no, policy, "--vlm-patches=2", task="yes_no").ret == 10
     found = measured(project)
     for metric in ("accuracy_above_chance", "visual_gain"):
         assert (found["", metric]["value"], found["", metric]["outcome"]) == (0.0, "INCONCLUSIVE")
@@ -236,8 +234,7 @@ def test_what_blocks_is_how_much_context_costs_beyond_luck(
     expected: int,
     index: float,
 ) -> None:
-    result = furnish(answer, policy, "--vlm-patches=2")
-    assert result.ret == expected
+    assert furnish(answer, policy, "--vlm-patches=2").ret == expected
     found = measured(project)
     matched = found["patches:2", "pcri_matched"]
     assert matched["value"] == pytest.approx(index, abs=0.06 if answer is coin else 1e-9)

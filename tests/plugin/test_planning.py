@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, Project, ends
 
 CELLS = 6
 PASSES = CELLS * SAMPLES
@@ -22,18 +22,16 @@ def inferred(result: pytest.RunResult) -> int:
 
 
 def test_a_plan_says_what_the_run_then_does(any_project: Project) -> None:
-    plan = any_project.run("--vlm-plan")
-    assert plan.ret == 5
-    assert row(plan) == ["model", "data", str(CELLS), str(SAMPLES), str(PASSES), "0", str(PASSES)]
-    plan.stdout.fnmatch_lines(
-        [
-            "*plan of the vision-language model gate*",
-            f"{PASSES - SAMPLES} images are new to this store*",
-            "model-data: time not known: *; tokens not known: *",
-            "disk: not known, *",
-            "8 of 8 gated tests; no model was called, and a plan is never GO: exit code 5",
-        ]
+    plan = ends(
+        any_project.run("--vlm-plan"),
+        5,
+        "*plan of the vision-language model gate*",
+        f"{PASSES - SAMPLES} images are new to this store*",
+        "model-data: time not known: *; tokens not known: *",
+        "disk: not known, *",
+        "8 of 8 gated tests; no model was called, and a plan is never GO: exit code 5",
     )
+    assert row(plan) == ["model", "data", str(CELLS), str(SAMPLES), str(PASSES), "0", str(PASSES)]
     assert plan.parseoutcomes().keys() <= {"warnings"}
     assert not list((any_project.path / ".vlmrobust").glob("runs/*"))
     assert inferred(any_project.run()) == PASSES
@@ -114,9 +112,7 @@ def test_tokens_are_means_of_stored_answers(project: Project) -> None:
 
 def test_a_data_set_that_cannot_be_read_is_said(project: Project) -> None:
     (project.path / "data.jsonl").write_text("{}\n")
-    plan = project.run("--vlm-plan")
-    assert plan.ret == 5
-    plan.stdout.fnmatch_lines(["cannot be planned: *data.jsonl*"])
+    ends(project.run("--vlm-plan"), 5, "cannot be planned: *data.jsonl*")
 
 
 def test_a_file_that_cannot_be_collected_is_no_plan(project: Project) -> None:
@@ -125,6 +121,4 @@ def test_a_file_that_cannot_be_collected_is_no_plan(project: Project) -> None:
 
 
 def test_with_nothing_selected_the_plan_is_empty(project: Project) -> None:
-    plan = project.run("--vlm-plan", "-k", "nothing_is_called_this")
-    assert plan.ret == 5
-    plan.stdout.fnmatch_lines(["0 inferences, *"])
+    ends(project.run("--vlm-plan", "-k", "nothing_is_called_this"), 5, "0 inferences, *")

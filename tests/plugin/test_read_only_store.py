@@ -13,7 +13,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.store import Evidence
 
-from .conftest import Project
+from .conftest import Project, ends
 
 HELD = 6 + 2
 """Tests of the suite."""
@@ -53,8 +53,7 @@ def runs_in(directory: Path) -> list[Path]:
 def test_verdicts_come_from_a_store_that_is_only_read(filled: Project, seal: Callable[..., None]) -> None:
     before = snapshot(filled.path / "store")
     seal("store")
-    result = filled.run("--vlm-store=store", "--vlm-offline")
-    assert result.ret == 0
+    result = ends(filled.run("--vlm-store=store", "--vlm-offline"), 0)
     result.assert_outcomes(passed=HELD)
     (run,) = runs_in(filled.path / ".vlmrobust-runs")
     result.stdout.fnmatch_lines([f"vlm: the store is read-only, so this run is kept in {run}"])
@@ -81,8 +80,7 @@ def test_workers_keep_one_run_in_one_place(filled: Project, seal: Callable[..., 
     (filled.path / "store" / "runs").rename(filled.path / "runs")
     (filled.path / "store" / "predictions.sqlite").chmod(0o444)
     filled.write("conftest.py", CLOSED)
-    result = filled.run("--vlm-store=store", "--vlm-offline", "-n2", subprocess=True)
-    assert result.ret == 0
+    assert filled.run("--vlm-store=store", "--vlm-offline", "-n2", subprocess=True).ret == 0
     (run,) = runs_in(filled.path / ".vlmrobust-runs")
     with Evidence.open(run, read_only=True) as evidence:
         assert len(evidence.cells()) == 6
@@ -117,16 +115,14 @@ def test_permissions_of_the_file_system_are_kept(filled: Project) -> None:
 
 def test_whoever_asks_a_model_needs_a_store_that_can_be_written_to(filled: Project, seal: Callable[..., None]) -> None:
     seal("store")
-    result = filled.run("--vlm-store=store")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result = ends(filled.run("--vlm-store=store"), pytest.ExitCode.USAGE_ERROR)
     remedy = "Add --vlm-offline to take all of them from it, or name a directory that can be written to with --vlm-store"
     result.stderr.fnmatch_lines([f"ERROR: --vlm-store '*store' cannot be written to: answers could not be kept. {remedy}"])
 
 
 def test_a_run_that_nothing_can_hold_is_refused(filled: Project, seal: Callable[..., None]) -> None:
     seal(".")
-    result = filled.run("--vlm-store=store", "--vlm-offline")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result = ends(filled.run("--vlm-store=store", "--vlm-offline"), pytest.ExitCode.USAGE_ERROR)
     result.stderr.fnmatch_lines(["ERROR: --vlm-store '*store' cannot be written to, and neither can *with --vlm-report"])
 
 
@@ -134,8 +130,7 @@ def test_a_plan_only_reads(filled: Project, seal: Callable[..., None]) -> None:
     before = snapshot(filled.path / "store")
     seal(".")
     result = filled.run("--vlm-store=store", "--vlm-plan")
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result.stdout.fnmatch_lines(["48 inferences, at most 0 of them not cached"])
+    ends(result, pytest.ExitCode.NO_TESTS_COLLECTED, "48 inferences, at most 0 of them not cached")
     result.stdout.no_fnmatch_line("*is kept in*")
     assert snapshot(filled.path / "store") == before
 

@@ -12,7 +12,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from tests.small_gate import write_questions
 
-from .conftest import SAMPLES, SUITE, UNUSED, Project
+from .conftest import SAMPLES, SUITE, UNUSED, Project, ends
 
 REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
 
@@ -26,8 +26,7 @@ def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) ->
     any_project.script({"setting": "no_image", "answer": REFUSAL})
     policy = any_project.path / "policy.yaml"
     policy.write_text(f"{policy.read_text()}coverage: {{blind_models: allow}}\n")  # saying B at random is right each time here
-    result = any_project.run("--vlm-report=out")
-    assert result.ret == 0, result.stdout.str()
+    result = ends(any_project.run("--vlm-report=out"), 0)
     said = f"{SAMPLES} of {SAMPLES} answers of model without the images could not be read and count as guesses"
     result.stdout.fnmatch_lines([f"note *: {said}"])
     found = records(any_project)
@@ -39,9 +38,7 @@ def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) ->
 
 def test_refusing_with_the_picture_is_no_go(project: Project) -> None:
     project.script({"setting": "clean", "answer": REFUSAL})
-    result = project.run("-v")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*refusal_rate *100.0 % * FAIL <= 5 %"])
+    ends(project.run("-v"), 1, "*refusal_rate *100.0 % * FAIL <= 5 %")
 
 
 def test_a_verification_counts_guesses_alike(project: Project) -> None:
@@ -62,8 +59,7 @@ def test_a_model_that_always_says_the_same_is_no_go_by_rules_on_drops_alone(proj
     project.write("suite/test_suite.py", suite)
     project.write("model.yaml", f"default: {answer}\n")
     project.write("policy.yaml", DROPS.format(""))
-    result = project.run()
-    assert result.ret == 10
+    result = ends(project.run(), 10)
     text = " ".join(result.stdout.str().split())
     assert (
         "model is not shown to look at the images of data: with them it scores 0.0 pp more than without, 90 % interval -" in text
@@ -130,8 +126,7 @@ def ask(project: Project, how: str, deaf: str = DEAF) -> pytest.RunResult:
 def test_a_model_whose_template_drops_the_pictures_is_warned_of_everywhere_and_not_go(large: Project) -> None:
     """It is right each time, with whatever picture and with none."""
     large.write("suite/test_suite.py", SUITE.replace('"no_image", ', "").replace(', "visual_gain"', ""))  # no test withholds them
-    result = ask(large, "0")
-    assert result.ret == 10
+    result = ends(ask(large, "0"), 10)
     said = "m answers 12 questions the same when it is shown the images of other questions"
     printed = " ".join(result.stdout.str().split())
     assert said in printed
@@ -140,8 +135,7 @@ def test_a_model_whose_template_drops_the_pictures_is_warned_of_everywhere_and_n
         assert said in (large.path / name).read_text(), name
     assert 'name="vlm.metric.same_when_exchanged_rate" value="1' in (large.path / "junit.xml").read_text()
     large.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}"))
-    allowed = ask(large, "0")
-    assert allowed.ret == 0
+    allowed = ends(ask(large, "0"), 0)
     assert said in " ".join(allowed.stdout.str().split())
 
 
@@ -150,8 +144,7 @@ def test_a_model_that_sees_no_picture_and_refuses_where_there_is_none_is_not_go(
     """It is right with every picture, and says that it sees none where there is none: the pictures seem to bring much."""
     deaf = DEAF.replace('return "AB"', f'return {REFUSAL!r} if not request.images else "AB"')
     large.write("policy.yaml", DROPS.format("").replace("}]", f"}}{rule}]"))
-    result = ask(large, "0", deaf=deaf)
-    assert result.ret == 10
+    result = ends(ask(large, "0", deaf=deaf), 10)
     said = " ".join(result.stdout.str().split())
     assert "m is not shown to look at the images of data: it answers 12 questions the same with the images of others, and" in said
     large.write("policy.yaml", DROPS.format("coverage: {blind_models: allow}").replace("}]", f"}}{rule}]"))
@@ -159,8 +152,7 @@ def test_a_model_that_sees_no_picture_and_refuses_where_there_is_none_is_not_go(
 
 
 def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Project) -> None:
-    result = ask(large, LOOKS)
-    assert result.ret == 0, result.stdout.str()
+    result = ends(ask(large, LOOKS), 0)
     assert "when it is shown the images" not in result.stdout.str()
     found = {one["metric"]: one["value"] for one in records(large)["m-data-clean"]["measures"]}
     assert (found["same_when_exchanged_rate"], found["other_when_alone_rate"]) == (0.0, 0.0)
@@ -203,6 +195,4 @@ class Broken(ScriptedBackend):
 
 backends.add("deaf", lambda ref, options: Broken(answer, version="1", name=ref.name), replace=True)
 """
-    result = ask(large, "0", deaf=DEAF + broken)
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["INCONCLUSIVE *"])
+    ends(ask(large, "0", deaf=DEAF + broken), 10, "INCONCLUSIVE *")

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import SAMPLES, UNUSED, Project
+from .conftest import SAMPLES, UNUSED, Project, ends
 
 FICKLE = """
 import itertools
@@ -76,8 +76,7 @@ def stored(project: Project) -> list[tuple[str, str]]:
 
 
 def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
-    result = any_project.run("--vlm-aa", "--vlm-report=out")
-    assert result.ret == 0
+    result = ends(any_project.run("--vlm-aa", "--vlm-report=out"), 0)
     other = ", another process" if "-n2" in any_project.arguments else ""
     how = f"{CELLS} cells, batches of 8 in place of 16, another order{other}"
     result.stdout.fnmatch_lines(
@@ -96,8 +95,7 @@ def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
 
 def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(project: Project) -> None:
     project.write("conftest.py", FICKLE % (CELLS * SAMPLES))
-    result = project.run("--vlm-aa", "--vlm-report=out")
-    assert result.ret == 0
+    result = ends(project.run("--vlm-aa", "--vlm-report=out"), 0)
     # everything is A now: the five cells with pictures flip, and the blind one, which said A before, does not
     flipped = (CELLS - 1) * SAMPLES
     result.stdout.fnmatch_lines(
@@ -144,9 +142,7 @@ def test_without_it_another_policy_cannot_be_set_beside_the_noise(project: Proje
 
 def test_a_model_that_is_gone_leaves_no_noise_and_says_so(project: Project) -> None:
     project.write("conftest.py", GONE % (CELLS * SAMPLES))
-    result = project.run("--vlm-aa", "--vlm-report=out")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["A/A model-data: not measured: the model is gone"])
+    ends(project.run("--vlm-aa", "--vlm-report=out"), 0, "A/A model-data: not measured: the model is gone")
     (about,) = results(project)["repeatability"]
     assert (about["problem"], about["rate"], about["tighter"]) == ("the model is gone", None, [])
     assert "The noise is unknown" in (project.path / "out" / "report.html").read_text(encoding="utf-8")
@@ -172,16 +168,14 @@ def test_each_model_for_itself(project: Project) -> None:
 
 def test_offline_it_is_refused(project: Project) -> None:
     project.run()
-    result = project.run("--vlm-aa", "--vlm-offline")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: --vlm-aa asks the model again, and --vlm-offline forbids asking it*"])
+    ends(
+        project.run("--vlm-aa", "--vlm-offline"), 4, "ERROR: --vlm-aa asks the model again, and --vlm-offline forbids asking it*"
+    )
 
 
 @pytest.mark.parametrize("size", ["0", "-3"])
 def test_a_sample_of_nothing_is_refused(project: Project, size: str) -> None:
-    result = project.run("--vlm-aa", f"--vlm-aa-sample={size}")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([f"*--vlm-aa-sample {size}: expected 1 or more*"])
+    ends(project.run("--vlm-aa", f"--vlm-aa-sample={size}"), 4, f"*--vlm-aa-sample {size}: expected 1 or more*")
 
 
 def test_what_fails_the_second_time_is_counted_apart(project: Project) -> None:
@@ -192,8 +186,7 @@ def test_what_fails_the_second_time_is_counted_apart(project: Project) -> None:
     count = CELLS * SAMPLES
     project.write("conftest.py", failing % (count, count))
     result = project.run("--vlm-aa")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines([f"A/A model-data: not measured: no answer could be asked for again ({count} inferences failed)"])
+    ends(result, 0, f"A/A model-data: not measured: no answer could be asked for again ({count} inferences failed)")
 
 
 HANGING = """
@@ -222,7 +215,6 @@ def pytest_unconfigure():  # this run may share its process with others
 
 def test_a_model_that_hangs_when_it_is_asked_again_is_given_up(project: Project) -> None:
     project.write("conftest.py", HANGING % (CELLS * SAMPLES))
-    result = project.run("--vlm-aa", "--vlm-timeout=2")
-    assert result.ret == 0
+    result = ends(project.run("--vlm-aa", "--vlm-timeout=2"), 0)
     text = " ".join(result.stdout.str().split())
     assert "model has not answered a batch of 8 requests for 2 s (--vlm-timeout)" in text

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.reporting.directory import NAMES, ReportDirectory
 
-from .conftest import Project, slow_but_for
+from .conftest import Project, ends, slow_but_for
 
 KEPT = ("notes.txt", ".vlm", "report.html.bak", "runs/old/manifest.json")
 """Files of the user's."""
@@ -122,8 +122,7 @@ sys.stdin.read()
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "claimed\n"
-        result = project.run("--vlm-report=out")
-        assert result.ret == 4
+        result = ends(project.run("--vlm-report=out"), 4)
         text = result.stdout.str() + result.stderr.str()
         assert f"process {first.pid} on " in text
         assert "(run 20260101-000000-first, since 2" in text
@@ -152,8 +151,7 @@ sys.stdin.read()
 )
 def test_what_is_no_place_for_a_report_is_left_as_it_is(project: Project, options: list[str], kept: str, said: str) -> None:
     file = project.write(f"out/{kept}", "kept")
-    result = project.run("--vlm-report=out", *options)
-    assert result.ret == 4
+    result = ends(project.run("--vlm-report=out", *options), 4)
     assert said in result.stdout.str() + result.stderr.str()
     assert file.read_text() == "kept"
 

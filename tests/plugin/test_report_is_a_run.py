@@ -14,7 +14,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.commands.viewing import _found
 
-from .conftest import Project
+from .conftest import Project, ends
 from .test_submitting import wait_until
 
 COMMANDS: Sequence[Sequence[str]] = (
@@ -95,6 +95,4 @@ def test_the_directory_of_a_run_is_no_place_for_a_report(project: Project) -> No
     project.script()
     project.run()
     (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
-    result = project.run(f"--vlm-report={run}")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*an earlier run keeps its evidence there*"])
+    ends(project.run(f"--vlm-report={run}"), 4, "*an earlier run keeps its evidence there*")

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import UNUSED, Project
+from .conftest import UNUSED, Project, ends
 
 TESTS = 8
 BROKEN = ({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "answer": "A"})
@@ -36,29 +36,23 @@ def header(result: pytest.RunResult) -> str:
 def test_only_what_failed_runs_again(any_project: Project) -> None:
     any_project.script(*BROKEN)
     assert any_project.run().ret == 1
-    again = any_project.run("--vlm-rerun=failed")
-    assert again.ret == 1
+    again = ends(any_project.run("--vlm-rerun=failed"), 1, "only 3 of 8 tests ran*", "NO-GO*")
     again.assert_outcomes(failed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
     assert header(again).startswith("vlm: --vlm-rerun failed: 3 tests to run again of run 2")
     assert header(again).endswith("(3 FAIL, 2 not judged, 3 PASS)")
-    again.stdout.fnmatch_lines(["only 3 of 8 tests ran*", "NO-GO*"])
 
 
 def test_what_is_mended_is_not_go_by_itself(any_project: Project) -> None:
     any_project.script(*BROKEN)
     any_project.run()
     any_project.script()
-    again = any_project.run("--vlm-rerun=failed")
-    assert again.ret == 10
+    again = ends(any_project.run("--vlm-rerun=failed"), 10, "not GO: 5 of 8 tests were not selected*")
     again.assert_outcomes(passed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
-    again.stdout.fnmatch_lines(["not GO: 5 of 8 tests were not selected*"])
 
 
 def test_nothing_to_run_again_is_said_and_is_five(any_project: Project) -> None:
     assert any_project.run().ret == 0
-    again = any_project.run("--vlm-rerun=failed")
-    assert again.ret == 5
-    again.stdout.fnmatch_lines(["--vlm-rerun failed: nothing to run again of run *(2 not judged, 6 PASS)*"])
+    ends(any_project.run("--vlm-rerun=failed"), 5, "--vlm-rerun failed: nothing to run again of run *(2 not judged, 6 PASS)*")
 
 
 def test_errors_are_not_failures(project: Project) -> None:
@@ -69,8 +63,7 @@ def test_errors_are_not_failures(project: Project) -> None:
 
 def test_what_is_undecided(project: Project) -> None:
     project.write("policy.yaml", (project.path / "policy.yaml").read_text().replace("point", "interval"))
-    first = project.run()
-    assert first.ret == 10
+    first = ends(project.run(), 10)
     count = first.parseoutcomes()["failed"]
     again = project.run("--vlm-rerun=inconclusive")
     assert again.parseoutcomes()["failed"] == count
@@ -86,14 +79,12 @@ def test_it_is_about_the_last_run_of_these_models(project: Project) -> None:
 
 def test_without_an_earlier_run_it_is_refused(project: Project) -> None:
     result = project.run("--vlm-rerun=failed")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: --vlm-rerun failed: *.vlmrobust has no earlier run about model. Run once without*"])
+    ends(result, 4, "ERROR: --vlm-rerun failed: *.vlmrobust has no earlier run about model. Run once without*")
 
 
 def test_other_words_are_refused(project: Project) -> None:
     result = project.run("--vlm-rerun=fail")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--vlm-rerun 'fail': expected one of failed, errors, inconclusive. Did you mean 'failed'?"])
+    ends(result, 4, "*--vlm-rerun 'fail': expected one of failed, errors, inconclusive. Did you mean 'failed'?")
 
 
 def run_directories(project: Project) -> list[Path]:
@@ -319,10 +310,10 @@ def test_values_of_options_of_other_plugins_are_in_nothing_that_a_run_writes(pro
         f"rp_api_key={key}",
         f"--override-ini=rp_api_key={key}",
     )
-    result = project.run(*given, "--vlm-report=out", "--junitxml=j.xml")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        ["*pytest --vlm=scripted:model.yaml *--rp-api-key=... --rp-api-key ... -o rp_api_key=... --override-ini=rp_api_key=... *"]
+    result = ends(
+        project.run(*given, "--vlm-report=out", "--junitxml=j.xml"),
+        1,
+        "*pytest --vlm=scripted:model.yaml *--rp-api-key=... --rp-api-key ... -o rp_api_key=... --override-ini=rp_api_key=... *",
     )
     assert key not in result.stdout.str() + result.stderr.str()
     assert not [path for path in project.path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, make_project
+from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, ends, make_project
 
 CLASSES = """
 import pytest
@@ -69,10 +69,7 @@ def named(project: Project, *arguments: str) -> pytest.RunResult:
 def refuses_a_part(project: Project, arguments: list[str], selected: int) -> None:
     project.script()
     result = named(project, *arguments)
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        [f"only {selected} of {TESTS} tests ran*", f"not GO: {TESTS - selected} of {TESTS} tests*", "INCONCLUSIVE*"]
-    )
+    ends(result, 10, f"only {selected} of {TESTS} tests ran*", f"not GO: {TESTS - selected} of {TESTS} tests*", "INCONCLUSIVE*")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +97,7 @@ def test_a_policy_may_let_a_part_of_a_file_be_go(project: Project) -> None:
 
 def test_every_test_of_a_file_by_its_id_is_the_file(project: Project) -> None:
     project.script()
-    result = named(project, *EVERY)
-    assert result.ret == 0
+    result = ends(named(project, *EVERY), 0)
     result.assert_outcomes(passed=TESTS)
     assert "partial" not in result.stdout.str()
 
@@ -141,9 +137,7 @@ class TestBroken:
 """
     project.script()
     project.write(FILE, CLASSES + broken)
-    result = named(project, *EVERY)
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["not GO: a test id (of a file whose TestBroken cannot be collected) may leave out *"])
+    ends(named(project, *EVERY), 10, "not GO: a test id (of a file whose TestBroken cannot be collected) may leave out *")
 
 
 def test_a_part_of_a_file_is_not_go_with_workers(pytester: pytest.Pytester) -> None:

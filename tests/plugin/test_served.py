@@ -23,7 +23,7 @@ from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
 from pytest_vlmrobust.store.spending import Spending
 from tests.model_server import ModelServer, Reply, in_mode
 
-from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project
+from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project, ends
 
 CELLS = 6
 KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
@@ -75,9 +75,7 @@ def arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
 def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_server(
     project: Project, served: ModelServer, arguments: tuple[str, ...]
 ) -> None:
-    first = run(project, served, "--vlm-report=out", *arguments)
-    assert first.ret == 0, first.stdout.str()
-    first.stdout.fnmatch_lines(["*GO  *verdicts passed*"])
+    ends(run(project, served, "--vlm-report=out", *arguments), 0, "*GO  *verdicts passed*")
     assert stored(project) == CELLS * SAMPLES
     assert isinstance(served.before, Counting)
     assert set(served.before.counts.values()) == {1}, "each question is asked once over all workers"
@@ -86,9 +84,7 @@ def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_serve
     assert (fingerprint["model"], fingerprint["revision"], fingerprint["answer"]) == ("m", "1", "letters")
     served.kill()
     for more in ((), ("--vlm-offline",)):
-        again = run(project, served, *more, *arguments)
-        assert again.ret == 0, again.stdout.str()
-        again.stdout.fnmatch_lines(["0 inferences; * answers were cached"])
+        ends(run(project, served, *more, *arguments), 0, "0 inferences; * answers were cached")
     (last, *_) = sorted((project.path / ".vlmrobust" / "runs").iterdir(), reverse=True)
     bundle = str(project.path / "b.zip")
     assert cli.main(["bundle", str(last), "--out", bundle]) == 0
@@ -102,16 +98,14 @@ def sees_letter(body: dict[str, Any]) -> str:
 @pytest.mark.parametrize("mode", ["think_logprobs", "reasoning_logprobs"])
 def test_a_model_that_thinks_first_is_asked_by_text_and_can_be_go(project: Project, served: ModelServer, mode: str) -> None:
     served.before = in_mode(mode, sees_letter)
-    result = run(project, served, "--vlm-report=out")
-    assert result.ret == 0, result.stdout.str()
+    assert run(project, served, "--vlm-report=out").ret == 0
     manifest = json.loads((project.path / "out" / "manifest.json").read_text())
     assert manifest["models"]["m"]["fingerprint"]["answer"] == "text"
 
 
 def test_letters_that_are_no_answers_are_said_in_run_and_report(project: Project, served: ModelServer) -> None:
     served.before = in_mode("lp_paren", sees_letter)
-    result = run(project, served, "--vlm-report=out", "--vlm-answer=letters")
-    assert result.ret == 1
+    assert run(project, served, "--vlm-report=out", "--vlm-answer=letters").ret == 1
     for file in ("summary.md", "report.html", "model_card.md"):
         assert "would not begin with a letter" in (project.path / "out" / file).read_text()
     notes = [
@@ -122,8 +116,7 @@ def test_letters_that_are_no_answers_are_said_in_run_and_report(project: Project
 
 def test_without_a_declared_revision_the_run_measures_and_is_not_go(project: Project, served: ModelServer) -> None:
     result = run(project, served, revision="")
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["*m is on a server, where nobody can see which weights answer, and GO requires a declared *"])
+    ends(result, 10, "*m is on a server, where nobody can see which weights answer, and GO requires a declared *")
 
 
 def is_question(body: dict[str, Any]) -> bool:
@@ -148,8 +141,7 @@ def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(proje
         return None
 
     served.before = kill_once
-    result = run(project, served, "--vlm-report=out")
-    assert result.ret == 0, result.stdout.str()
+    assert run(project, served, "--vlm-report=out").ret == 0
     assert at_the_kill
     assert at_the_kill[0] < stored(project) == CELLS * SAMPLES
     assert len(counting.counts) == CELLS * SAMPLES
@@ -173,8 +165,7 @@ def test_a_server_that_is_down_behind_a_proxy_in_the_middle_loses_nothing(projec
         return counting(body)
 
     served.before = proxied
-    result = run(project, served, "--vlm-report=out")
-    assert result.ret == 0, result.stdout.str()
+    assert run(project, served, "--vlm-report=out").ret == 0
     assert down_until
     assert stored(project) == CELLS * SAMPLES
     assert set(counting.counts.values()) == {1}, "nothing is asked again that was answered"
@@ -279,14 +270,11 @@ def test_a_server_that_is_gone_is_incomplete_and_the_next_run_asks_the_rest(proj
         "models.yaml", f"models: {{m: {{backend: openai, url: '{served.url}', model: m, revision: '1', time_limit: 1}}}}"
     )
     given = ("--vlm=m", "--vlm-models=models.yaml")
-    result = project.run(*given, models=())
-    assert result.ret == 11
-    result.stdout.fnmatch_lines(["*INCOMPLETE*"])
+    ends(project.run(*given, models=()), 11, "*INCOMPLETE*")
     assert 0 < stored(project) < CELLS * SAMPLES
     served.before = lambda _body: None
     served.start()
-    again = project.run(*given, models=())
-    assert again.ret == 0, again.stdout.str()
+    assert project.run(*given, models=()).ret == 0
     assert stored(project) == CELLS * SAMPLES
 
 
@@ -302,12 +290,8 @@ def test_a_model_that_changes_in_the_middle_is_incomplete_and_its_answers_are_no
         return None
 
     served.before = swap
-    result = run(project, served, *arguments)
-    assert result.ret == 11, result.stdout.str()
-    result.stdout.fnmatch_lines(["*the server of m changed its model while it was asked*"])
-    again = run(project, served, "--vlm-offline")
-    assert again.ret == 11
-    again.stdout.fnmatch_lines(["*answers of two models are in the store under this name*"])
+    ends(run(project, served, *arguments), 11, "*the server of m changed its model while it was asked*")
+    ends(run(project, served, "--vlm-offline"), 11, "*answers of two models are in the store under this name*")
     assert run(project, served, revision="@2").ret == 0
 
 
@@ -320,8 +304,9 @@ def test_the_key_is_in_nothing_that_a_run_leaves(project: Project, served: Model
         return 400, {"x-key": KEY}, json.dumps({"error": {"message": f"bad key {KEY}", "code": KEY}}).encode()
 
     served.before = reject
-    result = run(project, served, "--vlm-report=out", "--junitxml=junit.xml", "--showlocals", "-rA", "--log-level=DEBUG")
-    assert result.ret == 11
+    result = ends(
+        run(project, served, "--vlm-report=out", "--junitxml=junit.xml", "--showlocals", "-rA", "--log-level=DEBUG"), 11
+    )
     assert "bad key (the key)" in result.stdout.str()
     assert KEY not in result.stdout.str() + result.stderr.str()
     left = [path for path in project.path.rglob("*") if path.is_file()]
@@ -350,10 +335,9 @@ def test_what_is_deployed_is_what_is_gated_and_stands_in_every_report(
 ) -> None:
     monkeypatch.setenv("OUR_KEY", KEY)
     file = project.write("models.yaml", DEPLOYED.format(url=served.url))
-    result = project.run(
-        "--vlm=m", "--vlm-models=models.yaml", "--vlm-report=out", "--showlocals", "--log-level=DEBUG", models=()
+    result = ends(
+        project.run("--vlm=m", "--vlm-models=models.yaml", "--vlm-report=out", "--showlocals", "--log-level=DEBUG", models=()), 0
     )
-    assert result.ret == 0, result.stdout.str()
     questions = [(path, headers, body) for path, headers, body in served.calls if is_question(body)]
     assert len(questions) == CELLS * SAMPLES
     for path, headers, body in questions:
@@ -407,8 +391,7 @@ def test_unusable_replies_leave_no_key_and_no_token_count(
 
     monkeypatch.setattr(served, "answered", answered)
     served.engine = f"proxy {KEY}"
-    result = run(project, served, "--vlm-report=out", "--junitxml=junit.xml")
-    assert result.ret == 0
+    result = ends(run(project, served, "--vlm-report=out", "--junitxml=junit.xml"), 0)
     (file,) = project.path.rglob("spending.tsv")
     assert SharedSpending(file).read() == {"m": Spending("m", answers=48, uncounted=48)}
     assert KEY not in result.stdout.str() + result.stderr.str()
@@ -416,7 +399,6 @@ def test_unusable_replies_leave_no_key_and_no_token_count(
 
 
 def test_a_plan_of_a_served_model_asks_no_question_of_the_data(project: Project, served: ModelServer) -> None:
-    result = run(project, served, "--vlm-plan")
-    assert result.ret == 5
+    assert run(project, served, "--vlm-plan").ret == 5
     assert isinstance(served.before, Counting)
     assert not served.before.counts

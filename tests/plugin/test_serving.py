@@ -17,7 +17,7 @@ from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.core.errors import BackendError, ModelError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 
-from .conftest import Project
+from .conftest import Project, ends
 
 pytest.importorskip("openai", reason="needs the extra openai")
 PROGRAMS = Path(__file__).parents[1] / "stand_ins" / "bin"
@@ -110,8 +110,7 @@ def test_what_cannot_be_started_is_said(served: Project, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("engine", "does"), [("serve", "start a server of its own"), ("backend", "load the model into vLLM")])
 def test_several_processes_are_refused(served: Project, engine: str, does: str) -> None:
     served.write("models.yaml", ENTRY.replace("serve", engine))
-    result = served.run("-n2", models=())
-    assert result.ret == 4
+    result = ends(served.run("-n2", models=()), 4)
     assert result.errlines == [
         f"ERROR: model 'm': each process of -n would {does}. Run without -n: one process asks many questions at a time",
         "",

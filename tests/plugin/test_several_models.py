@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, decision_cases, make_project
+from .conftest import ALONE, POLICY, WORKERS_IF_SLOW, Project, decision_cases, ends, make_project
 
 ONE_ONLY = """
 version: 1
@@ -64,15 +64,13 @@ def alike(found: list[dict[str, str]], **expected: str) -> bool:
 
 def test_a_model_that_no_rule_judges_is_not_go(project: Project) -> None:
     project.write("policy.yaml", ONE_ONLY)
-    result = gate(project)
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        [
-            f"not GO: {UNJUDGED}",
-            "decision about model: GO",
-            "decision about other: INCONCLUSIVE",
-            "INCONCLUSIVE  no failures, but no rule judged other",
-        ]
+    ends(
+        gate(project),
+        10,
+        f"not GO: {UNJUDGED}",
+        "decision about model: GO",
+        "decision about other: INCONCLUSIVE",
+        "INCONCLUSIVE  no failures, but no rule judged other",
     )
     assert alike(decisions(project), model="GO", other="INCONCLUSIVE")
     assert UNJUDGED in json.loads((project.path / "later" / "results.json").read_text())["shortfalls"]
@@ -91,9 +89,7 @@ def test_a_model_with_a_waived_breach_was_judged(project: Project) -> None:
 
 
 def test_a_breach_of_one_model_is_its_own(project: Project) -> None:
-    result = gate(project)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["decision about model: GO", "decision about other: NO-GO", "NO-GO*"])
+    ends(gate(project), 1, "decision about model: GO", "decision about other: NO-GO", "NO-GO*")
     assert alike(decisions(project), model="GO", other="NO-GO")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import Project
+from .conftest import Project, ends
 
 POLICY = """
 version: 1
@@ -39,8 +39,7 @@ def waived(any_project: Project) -> Project:
 
 
 def test_go_says_by_which_date_it_waived(waived: Project) -> None:
-    result = waived.run("--vlm-report=out")
-    assert result.ret == 0
+    result = ends(waived.run("--vlm-report=out"), 0)
     said = f"2 waived (dates as of {day(0)} UTC), none failed"
     result.stdout.fnmatch_lines([f"GO WITH WAIVERS  * passed, {said.replace('(', '[(]')}*"])
     assert said in (waived.path / "out" / "summary.md").read_text()
@@ -57,8 +56,7 @@ def test_a_clock_that_is_behind_revives_no_waiver(waived: Project, later: str, m
         path = waived.path / ("policy.yaml" if later == "policy" else ".vlmrobust/predictions.sqlite")
         os.utime(path, (time.time() + 7 * 86400,) * 2)
     result = waived.run("--vlm-report=out", f"--vlm-mode={mode}")
-    assert result.ret == 10, result.stdout.str()
-    result.stdout.fnmatch_lines(["vlm: warning: the clock of this machine says * set the clock, *", "INCONCLUSIVE *"])
+    ends(result, 10, "vlm: warning: the clock of this machine says * set the clock, *", "INCONCLUSIVE *")
     records = json.loads((waived.path / "out" / "results.json").read_text())["records"]
     (breach,) = [record for record in records if record["id"] == "model-data-invert"]
     assert breach["outcome"] == "INCONCLUSIVE"
@@ -76,15 +74,12 @@ def test_a_clock_that_is_behind_revives_no_waiver(waived: Project, later: str, m
 def test_a_waiver_that_holds_until_later_still_waives(waived: Project) -> None:
     waived.write("policy.yaml", POLICY.format(expires=day(30)))
     os.utime(waived.path / "policy.yaml", (time.time() + 7 * 86400,) * 2)
-    result = waived.run()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["vlm: warning: the clock of this machine says *"])
+    ends(waived.run(), 0, "vlm: warning: the clock of this machine says *")
 
 
 def test_a_policy_file_a_day_ahead_is_no_sign(waived: Project) -> None:
     os.utime(waived.path / "policy.yaml", (time.time() + 20 * 3600,) * 2)
-    result = waived.run()
-    assert result.ret == 0
+    result = ends(waived.run(), 0)
     assert "the clock of this machine" not in result.stdout.str()
 
 

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Evidence
 
-from .conftest import SAMPLES, UNUSED, Project
+from .conftest import SAMPLES, UNUSED, Project, ends
 
 SUITE = """
 import pytest
@@ -77,13 +77,9 @@ def test_a_rule_whose_settings_change_no_question_keeps_a_run_from_go(asked: Pro
     asked.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
     rule = "  - {id: second, metric: answer_change_rate, where: {setting: 'option_order:2'}, max: 10%}\n"
     asked.write("policy.yaml", POLICY + rule)
-    result = asked.run(*workers)
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(["*rule second (policy.yaml:7) applied to no test: its settings change no question of data.*"])
+    ends(asked.run(*workers), 10, "*rule second (policy.yaml:7) applied to no test: its settings change no question of data.*")
     asked.write("policy.yaml", POLICY + rule + "coverage: {rules: partial}\n")
-    result = asked.run(*workers)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*1 rule applied to no test, as their settings change no question: second*"])
+    ends(asked.run(*workers), 0, "*1 rule applied to no test, as their settings change no question: second*")
 
 
 def test_an_oracle_knows_the_question_as_it_is_asked(asked: Project) -> None:
@@ -106,8 +102,7 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
         "policy.yaml", policy.replace("version: 1\n", by_value).replace("max_unparsed_rate: 5%", "max_unparsed_rate: 10%")
     )
     given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
-    run = project.pytester.runpytest(str(shipped("suites") / "test_typographic.py"), *given)
-    assert run.ret == exit_code
+    assert project.pytester.runpytest(str(shipped("suites") / "test_typographic.py"), *given).ret == exit_code
     records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
     measured = {(record["setting"], measure["metric"]): measure["value"] for record in records for measure in record["measures"]}
     if exit_code == 0:
@@ -154,8 +149,7 @@ def test_a_model_with_a_known_fault_is_no_go(
     policy = (shipped("thresholds") / f"{name}.yaml").read_text(encoding="utf-8")
     project.write("policy.yaml", policy.replace("version: 1\n", "version: 1\ndefaults: {judge: point}\n"))
     given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
-    run = project.pytester.runpytest(str(shipped("suites") / f"test_{name}.py"), *given)
-    assert run.ret == exit_code
+    assert project.pytester.runpytest(str(shipped("suites") / f"test_{name}.py"), *given).ret == exit_code
     records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
     for metric, value in expected.items():
         (measured, *_) = (measure["value"] for record in records for measure in record["measures"] if measure["metric"] == metric)
@@ -257,8 +251,7 @@ def test_wrong_answers_to_the_few_questions_that_a_setting_changes_break_a_bound
 
 
 def test_few_questions_show_little_however_many_others_there_are(few: Project) -> None:
-    result = few_gate(few, "full", 10)
-    assert result.ret == 10  # INCONCLUSIVE: all are right, and 12 show no loss below 10 points
+    assert few_gate(few, "full", 10).ret == 10
     planned = few.run("--vlm-plan")
     planned.stdout.fnmatch_lines(
         ["*with 12 questions*rule drop*", "*with 12 questions*rule range*", f"*{3 * EVERY + FEW} inferences, at most*"]

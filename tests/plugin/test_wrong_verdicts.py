@@ -13,7 +13,7 @@ import yaml
 from pytest_vlmrobust.cli import main
 from tests.small_gate import write_questions
 
-from .conftest import Project
+from .conftest import Project, ends
 
 MEAN_DROP = "version: 1\nrules:\n  - {id: small-mean, metric: mean_drop, max: 5pp}\n"
 SUITE = """
@@ -55,9 +55,10 @@ def test_power_says_of_copies_what_the_run_says(project: Project, capsys: pytest
     project.write("policy.yaml", MEAN_DROP)
     ask_about(project, pictures=24, each=4)
     result = project.run()
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        ["INCONCLUSIVE *mean_drop 0.0 pp *, too few questions to tell if <= 5 pp*questions (*images) would decide it if *"]
+    ends(
+        result,
+        10,
+        "INCONCLUSIVE *mean_drop 0.0 pp *, too few questions to tell if <= 5 pp*questions (*images) would decide it if *",
     )
     result.stdout.fnmatch_lines(["vlm: warning: model: data: with 96 questions (24 images) even *needs about *questions (*"])
     assert share_of_go(capsys, "--dataset=./data.jsonl", "--correlation=0.7") == 0.0
@@ -73,8 +74,7 @@ def test_run_and_power_name_the_pictures_that_a_rule_needs(
     (project.path / "suite" / "test_suite.py").unlink()
     project.write("policy.yaml", MEAN_DROP)
     ask_about(project, pictures=pictures, each=3)
-    result = project.run()
-    assert result.ret == code
+    result = ends(project.run(), code)
     assert "and at least 159 questions (53 images) even if no answer changes" in " ".join(result.stdout.str().split())
     assert main(["power", "policy.yaml", "--no-search", "--runs=1", "--dataset=./data.jsonl"]) == 0
     assert "fewer source images than this cannot pass, even if no answer changes: small-mean 53" in capsys.readouterr().out
@@ -98,8 +98,7 @@ def test_an_even_loss_of_graded_scores_is_no_breach_while_rare_gains_may_be_unse
     )
     worse = "x" * wrong_letters + TRANSCRIBED[wrong_letters:]
     project.write("model.yaml", json.dumps({"default": TRANSCRIBED, "rules": [{"setting": "invert", "answer": worse}]}))
-    result = project.run("-k", "invert")
-    assert result.ret == code, result.stdout.str()
+    assert project.run("-k", "invert").ret == code
 
 
 SCORED: dict[str, Any] = {"answer": TRANSCRIBED, "task": "open", "scorer": "anls"}
@@ -119,8 +118,7 @@ def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(pro
     blind = [{"setting": "no_image", "sample": f"q{number}", "answer": "A"} for number in range(15)]
     loses = [{**rule, "setting": setting} for setting in ("grayscale", "invert") for rule in blind[:lost]]
     project.write("model.yaml", json.dumps({"default": "B", "rules": [*blind, *loses]}))
-    result = project.run()
-    assert result.ret == code, result.stdout.str()
+    result = ends(project.run(), code)
     if lost:
         result.stdout.fnmatch_lines(
             ["INCONCLUSIVE *mean_relative_corruption_error 60.0 % *, too few questions to tell if <= 50 %*"]
@@ -137,8 +135,7 @@ def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(proj
     ids = [json.loads(line)["id"] for line in (project.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
     unread = [{"sample": name, "answer": "banana banana"} for name in ids[:3]]
     project.write("model.yaml", json.dumps({"default": "B", "rules": [{"setting": "no_image", "answer": "A"}, *unread]}))
-    result = project.run("--vlm-report=report")
-    assert result.ret == code, result.stdout.str()
+    result = ends(project.run("--vlm-report=report"), code)
     if code:
         return
     result.stdout.fnmatch_lines(["GO *1 rule is not shown to hold"])
