@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate, get, names
 from pytest_vlmrobust.metrics.table import WITHOUT_SCORES
-from pytest_vlmrobust.testing import PROFILES, check_metric
+from pytest_vlmrobust.testing import INTERVALS, LAWS, PROFILES, PROPERTIES, check_metric, checks_of
 
 Scores: TypeAlias = NDArray[np.float64]
 
@@ -81,11 +81,19 @@ def _estimate(name: str, table: ScoreTable, confidence: float = 0.90) -> Estimat
     return estimate(name, table, _setting(get(name)), confidence)
 
 
+@pytest.mark.parametrize("name", names())
+def test_its_formula_has_every_property(name: str) -> None:
+    for check in PROPERTIES.keys() & {*checks_of(name)}:
+        check_metric(name, examples=30 if check in {"oracle", "monotone"} else PROFILES["vlm-fast"], check=check)
+
+
 @pytest.mark.study
 @pytest.mark.parametrize("name", names())
-def test_it_passes_the_checks_for_users(name: str) -> None:
+def test_its_interval_and_verdicts_pass_the_checks_for_users(name: str) -> None:
     """On all examples of the default profile: a gate tries the metrics of this package on a part of them."""
-    check_metric(name, examples=PROFILES["vlm-fast"])
+    for check in (*INTERVALS, *LAWS):
+        if check in checks_of(name):
+            check_metric(name, examples=PROFILES["vlm-fast"], check=check)
 
 
 @every_metric

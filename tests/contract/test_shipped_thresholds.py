@@ -5,18 +5,25 @@ from __future__ import annotations
 import csv
 import math
 import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.decision import WARNING, Decision, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.after.policy_lint import lint
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, shipped_tests
+from pytest_vlmrobust.evaluation.power.profiles import Profile
+from pytest_vlmrobust.evaluation.power.published import hidden_loss, nothing_lost
+from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.metrics.record import AMBIGUOUS
-from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import Coverage, Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -46,16 +53,19 @@ def table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
-def broken(policy: Policy, test: MetricKey, value: float) -> set[str]:
-    """Returns the rules that a value breaks, as if an endless number of samples had shown it."""
+def judged(policy: Policy, test: MetricKey, value: float) -> Sequence[Verdict]:
+    """Returns what the rules say about a value, as if an endless number of samples had shown it."""
     verdicts = policy.judge(test, Estimate(value, 1200, at=lambda _: (value, value)), today=TODAY)
     assert any(verdict.rule for verdict in verdicts), test
-    return {verdict.rule for verdict in verdicts if verdict.outcome is Outcome.FAIL}
+    return verdicts
 
 
-def warned(policy: Policy, test: MetricKey, value: float) -> bool:
-    verdicts = policy.judge(test, Estimate(value, 1200, at=lambda _: (value, value)), today=TODAY)
-    return any(verdict.reason.startswith("warning: ") for verdict in verdicts)
+def broken(policy: Policy, test: MetricKey, value: float) -> set[str]:
+    return {verdict.rule for verdict in judged(policy, test, value) if verdict.outcome is Outcome.FAIL}
+
+
+def warned(policy: Policy, test: MetricKey, value: float) -> set[str]:
+    return {verdict.rule for verdict in judged(policy, test, value) if verdict.reason.startswith(WARNING)}
 
 
 def published_sweeps() -> list[tuple[str, str, str, float]]:
@@ -231,7 +241,7 @@ def test_the_bands_of_rci() -> None:
             if column != "dataset":
                 n = column[-1]
                 test = MetricKey(column[:-3], row["dataset"], "rci", f"patches:{n}", "patches", n)
-                assert warned(policy, test, float(text)) == (abs(float(text)) > 0.10), (row["dataset"], column)
+                assert bool(warned(policy, test, float(text))) == (abs(float(text)) > 0.10), (row["dataset"], column)
 
 
 @pytest.mark.parametrize("name", ["pcri", "rci"])
@@ -300,3 +310,100 @@ def test_what_is_wrong_with_a_curve_blocks_on_any_data(metric: str, value: float
 def test_what_the_observatory_says(metric: str, split: str, value: float, outcome: str) -> None:
     test = MetricKey("m", "faces.pointing", metric, split)
     assert broken(read("observatory"), test, value) == ({outcome} if outcome else set())
+
+
+# The default policy, against the tables that it is argued from and models that must not pass.
+
+
+def test_published_sweeps_break_nothing_of_the_default_and_their_worst_is_said() -> None:
+    policy, said = read("default"), defaultdict[tuple[str, str], set[str]](set)
+    for model, dataset, metric, value in published_sweeps():
+        test = MetricKey(model, dataset, metric)
+        if any(rule.applies(test) for rule in policy.rules):
+            assert broken(policy, test, value) == set()
+            said[model, dataset] |= warned(policy, test, value)
+    assert len(said) == 18
+    assert {name: rules for name, rules in said.items() if rules} == {
+        ("Gemma-3-12B", "MMMU_Pro_10c"): {"severe-failures", "benign-at-low"}
+    }
+
+
+@pytest.mark.cases(
+    ("where", "per_cent", "breached"),
+    [
+        (("accuracy_drop", "glass_blur:low", "blur", "low"), 10.7, set()),  # Gemma-3-12B, Table 13
+        (("accuracy_drop", "glass_blur:low", "blur", "low"), 15.1, {"drop-low"}),
+        (("accuracy_drop", "upsample:mid", "resolution", "mid"), 18.9, set()),  # Molmo2-8B, Table 13
+        (("accuracy_drop", "upsample:mid", "resolution", "mid"), 25.1, {"drop-mid"}),
+        (("accuracy_drop", "upsample:high", "resolution", "high"), 33.9, set()),  # Molmo2-8B, Table 13
+        (("accuracy_drop", "upsample:high", "resolution", "high"), 40.1, {"drop-high"}),
+        (("accuracy_drop", "flip_v", "binary", ""), 15.7, set()),  # Table 24 and its text
+        (("accuracy_drop", "flip_v", "binary", ""), 20.1, {"drop-binary"}),
+        (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 0.63, set()),  # Table 16
+        (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 4.1, {"mmbench-drop-harmless"}),
+        (("accuracy_drop", "autocontrast", "binary", ""), 6.1, {"drop-harmless", "mmbench-drop-harmless"}),
+        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 14.2, set()),  # Gemma-3-12B, Table 25
+        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 18.1, {"churn-low"}),
+        (("relative_corruption_error", "upsample:high", "resolution", "high"), 65.6, set()),  # Table 5
+        # Qwen3-VL-4B, A.11: worse-than-blind only warns
+        (("relative_corruption_error", "upsample:high", "resolution", "high"), 104.2, set()),
+    ],
+)
+def test_published_cells_keep_the_default(where: tuple[str, str, str, str], per_cent: float, breached: set[str]) -> None:
+    metric, setting, family, level = where
+    assert broken(read("default"), MetricKey("m", "mmbench", metric, setting, family, level), per_cent / 100) == breached
+
+
+@pytest.mark.parametrize(
+    ("metric", "per_cent"),
+    [
+        ("accuracy_above_chance", 2.0),
+        ("visual_gain", 1.0),
+        ("worst_at_low", 20.0),
+        ("worst_case_drop", 45.0),
+        ("mean_relative_corruption_error", 60.0),
+        ("mean_drop", 8.0),
+        ("mean_drop_at_low", 5.0),
+        ("mean_harmful_flip_rate", 12.0),
+        ("worst_category_drop", 30.0),
+        ("always_lost_rate", 3.0),
+    ],
+)
+def test_a_weak_model_fails_on_data_that_no_table_mentions(metric: str, per_cent: float) -> None:
+    assert broken(read("default"), MetricKey("weak", "my_own_data", metric), per_cent / 100)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("name", ["default", "strict", "robustbench"])
+@pytest.mark.parametrize(
+    ("make", "least", "most"), [(hidden_loss, 0.0, 0.05), (nothing_lost, 0.95, 1.0)], ids=["hidden-loss", "nothing-lost"]
+)
+def test_one_kind_of_question_lost_everywhere_is_not_released(
+    name: str, make: Callable[[], Profile], least: float, most: float
+) -> None:
+    """Of 3,000 questions 3 % are lost under all settings, and nothing else is: further rules can only make GO rarer."""
+    whole = read(name)
+    rules = tuple(rule for rule in whole.rules if rule.metric in {"mean_drop", "always_lost_rate"})
+    simulation = Simulation(replace(whole, rules=rules, coverage=Coverage(suites=("corruptions",))), make(), TODAY)
+    power = simulation.run(3_000, 20, np.random.default_rng(3))
+    assert least <= power.share(Decision.GO) <= most
+    assert least <= power.outcomes["always-lost"].get(Outcome.PASS, 0.0) <= most
+    if name != "strict":
+        assert power.outcomes["mean-drop"].get(Outcome.PASS, 0.0) >= 0.95  # the mean hides it
+
+
+def test_the_default_cites_its_sources_and_is_cited_by_file_and_line() -> None:
+    lines = (ROOT / "thresholds" / "default.yaml").read_text().splitlines()
+    for rule in read("default").rules:
+        assert rule.evidence.startswith(("VLM-RobustBench ", "The Perceptual Observatory section", "our choice: ")), rule.id
+        file, _, number = rule.source.rpartition(":")
+        assert file == "thresholds/default.yaml"
+        assert lines[int(number) - 1] == f"  - id: {rule.id}"
+
+
+def test_the_default_judges_three_metrics_by_value_and_forgives_nothing() -> None:
+    policy = read("default")
+    by_value = {rule.metric for rule in policy.rules if rule.treatment.judge is JudgedBy.POINT}
+    assert by_value == {"benign_at_low", "severe_failure_rate", "mean_severity_violation"}
+    assert (policy.budgets.max_error_rate, policy.budgets.max_unparsed_rate) == (0.0, 0.05)
+    assert policy.waivers == ()
