@@ -18,17 +18,17 @@ def _estimate(value: float, low: float, high: float, n: int = 869) -> Estimate:
     return Estimate(value, n, low, high, 0.90)
 
 
-def test_by_hand() -> None:
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ((0.03, 0.015, 0.055), (1358, 4298, "")),
+        ((0.07, 0.045, 0.5), (1358, 4298, "")),  # only the side towards the bound counts
+        ((0.03, 0.015, 0.045), (869, 869, "")),  # decided already
+    ],
+)
+def test_by_hand(ends: tuple[float, float, float], expected: tuple[int, int, str]) -> None:
     """Half-width 2.5 pp, 2 pp to the bound: 869 * 1.25^2 = 1357.8, times ((1.644854 + 1.281552) / 1.644854)^2 = 4297.8."""
-    assert samples_to_decide(_estimate(0.03, 0.015, 0.055), 0.05) == (1358, 4298, "")
-
-
-def test_only_the_side_towards_the_bound_counts() -> None:
-    assert samples_to_decide(_estimate(0.07, 0.045, 0.5), 0.05) == (1358, 4298, "")
-
-
-def test_what_is_decided_needs_no_more() -> None:
-    assert samples_to_decide(_estimate(0.03, 0.015, 0.045), 0.05) == (869, 869, "")
+    assert samples_to_decide(_estimate(*ends), 0.05) == expected
 
 
 def test_inside_a_range_both_ends_must_be_left_behind() -> None:
