@@ -111,7 +111,10 @@ def warnings_of(record: Record) -> list[str]:
 
 def explain(record: Record, again: str = "") -> str:
     """Returns the failure message of a test, or its summary if it did not fail."""
-    lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
+    shown = [measure for measure in record.measures if measure.bound or not math.isnan(measure.value)]
+    undefined = [each.metric for each in record.measures if each.metric and not each.bound and math.isnan(each.value)]
+    lines = [on_one_line(record.reason), *map(_measure_line, shown)]
+    lines += [_line("undefined", ", ".join(undefined))] if undefined else []
     lines.append(_line("answers", _answers(record)))
     lines += [_line("unread", on_one_line(why, None)) for measure in record.measures if (why := _why_unread(measure))]
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
