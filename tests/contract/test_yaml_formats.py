@@ -137,6 +137,7 @@ def test_any_yaml_is_one_error_or_a_value(name: str, value: object) -> None:
             ":2: lists or mappings are nested too deeply. Expected at most 40 levels",
         ),
         (b"#\na: &b {c: *b}\n", ":2: a mapping contains itself (&). Write its values out"),
+        (b"#\na: &b [*b]\n", ":2: a list contains itself (&). Write its values out"),
         (b"a: 1\na: 2\n", ""),
         (b"", ": the file is empty. Expected "),
         (b"---\na: 1\n---\na: 2\n", ":3: not YAML: but found another document"),

@@ -11,8 +11,9 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.policies import Bound, Budgets, Coverage, Extent, JudgedBy, Policy, suites_of
 
 
-def test_answers_that_came_say_nothing() -> None:
+def test_answers_that_came_and_a_share_within_the_budget_say_nothing() -> None:
     assert Budgets().judge_failures(n_requested=100, n_errors=0) == []
+    assert Budgets(max_error_rate=0.01).judge_failures(n_requested=100, n_errors=2) == []
 
 
 def test_a_failed_inference_is_infrastructure() -> None:
@@ -20,10 +21,6 @@ def test_a_failed_inference_is_infrastructure() -> None:
     assert verdict.outcome is Outcome.ERROR
     assert verdict.reason == "error_rate 2.0 % > 0 % (rule max_error_rate, built-in default): 2 of 100 inferences failed"
     assert (verdict.metric, verdict.rule, verdict.bound) == ("error_rate", "max_error_rate", "<= 0 %")
-
-
-def test_a_share_of_failed_inferences_is_judged_as_a_share() -> None:
-    assert Budgets(max_error_rate=0.01).judge_failures(n_requested=100, n_errors=2) == []
 
 
 @pytest.mark.parametrize("most", [0.0, 1.0])
@@ -92,19 +89,24 @@ def test_everything_is_asked_for_where_nothing_is_said(load: Load) -> None:
     assert shortfalls(coverage, **WHOLE) == []
 
 
-def test_a_selection_of_tests_is_too_little(load: Load) -> None:
-    (sentence,) = shortfalls(load(RULES).coverage, **{**WHOLE, "selected": 3})
-    assert sentence == (
-        "5 of 8 tests were not selected, and GO requires all (coverage tests: whole, built-in default): "
-        "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
-    )
-    assert shortfalls(covered(load, "{tests: partial}"), **{**WHOLE, "selected": 3}) == []
+ALL_TESTS = "and GO requires all (coverage tests: whole, built-in default)"
 
 
-def test_what_may_have_left_files_out_is_too_little(load: Load) -> None:
-    (sentence,) = shortfalls(load(RULES).coverage, **{**WHOLE, "narrowed": "--lf"})
-    assert sentence.startswith("--lf may leave out files, and GO requires all (coverage tests: whole, built-in default)")
-    assert shortfalls(covered(load, "{tests: partial}"), **{**WHOLE, "narrowed": "--lf"}) == []
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        (
+            {"selected": 3},
+            f"5 of 8 tests were not selected, {ALL_TESTS}: run without -k, -m, --lf, --vlm-rerun and test ids, or ",
+        ),
+        ({"narrowed": "--lf"}, f"--lf may leave out files, {ALL_TESTS}"),
+    ],
+)
+def test_a_selection_of_tests_or_files_is_too_little(load: Load, fact: dict[str, Any], words: str) -> None:
+    (sentence,) = shortfalls(load(RULES).coverage, **{**WHOLE, **fact})
+    assert sentence.startswith(words)
+    assert sentence.endswith(" allow it with coverage: {tests: partial}")
+    assert shortfalls(covered(load, "{tests: partial}"), **{**WHOLE, **fact}) == []
 
 
 @pytest.mark.parametrize(

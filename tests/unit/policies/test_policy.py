@@ -13,7 +13,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Decision, Outcome, Verdict, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, MetricKey, Policy, parse_policy
+from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, MetricKey, Policy
 from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
@@ -198,6 +198,8 @@ def test_what_changes_no_verdict_changes_no_digest(load: Load, before: str, afte
     ("before", "after"),
     [
         ("20pp", "21pp"),
+        ("20pp", "20pp, tier: warn"),
+        ("id: one", "id: first"),
         ("level: low", "level: high"),
         ("setting: fog", "setting: snow"),
         (", unless: {setting: fog}", ""),
@@ -214,6 +216,8 @@ def test_what_changes_no_verdict_changes_no_digest(load: Load, before: str, afte
         ("rules: whole", "rules: whole, blind_models: allow"),
         ("suites: [corruptions, patches]", "suites: [patches]"),
         ("model: m", "model: n"),
+        ("model: m", "dataset: m"),
+        (MEANING[MEANING.index("waivers:") :], ""),
         ("60pp", "61pp"),
         ("owner: jo", "owner: al"),
         ("T1", "T2"),
@@ -241,62 +245,9 @@ def test_a_manifest_holds_the_policy_in_full(load: Load) -> None:
     assert (waiver["owner"], waiver["cap"], waiver["expires"], waiver["where"]) == ("jo", 0.6, "2027-06-30", {"model": ["m"]})
 
 
-def test_what_a_later_file_changes_is_said_with_whether_it_only_tightens(load: Load) -> None:
-    later = """\
-version: 1
-defaults: {judge: point}
-budgets: {max_error_rate: 2%}
-coverage: {suites: [patches], samples: whole}
-rules:
-  - {id: one, metric: accuracy_drop, max: 10pp, where: {level: low}, unless: {setting: fog}}
-  - {id: two, metric: pcri, within: [0.0, 0.15], where: {level: low}}
-waivers:
-  - {id: W, metric: pcri, where: {model: m}, cap: 50pp, owner: jo, ticket: T1, reason: known, expires: 2027-07-30}
-"""
-    policy = load(MEANING, later)
-    said = {replacement.before.partition(" of ")[0]: replacement for replacement in policy.replaced}
-    assert {name: (replacement.changes, replacement.only_tightens) for name, replacement in said.items()} == {
-        "rule one": (("accuracy_drop <= 20 pp becomes <= 10 pp (tighter)",), True),
-        "rule two": (
-            ("pcri in 0.1..0.2 becomes in 0..0.15 (another range)", "where: everything becomes {level: [low]}"),
-            False,
-        ),
-        "waiver W": (("cap: 0.6 becomes 0.5", "expires: 2027-06-30 becomes 2027-07-30"), False),
-        "budget max_error_rate": (("1% becomes 2% (looser)",), False),
-        "coverage suites": (("[corruptions, patches] becomes [patches] (looser)",), False),
-        "coverage samples": (("500 becomes whole (tighter)",), True),
-    }
-    again = load(MEANING, MEANING).replaced
-    assert all(one.only_tightens and not one.changes for one in again)
-    assert str(again[0]) == "rule one of a.yaml:6 is replaced by b.yaml:6: nothing changes"
-    content: Any = policy_content(policy)
-    assert len(content["replaced"]) == 4
-
-
-def test_a_rule_that_bounds_one_test_shares_its_risk_with_none() -> None:
-    (rule,) = policy_of_one_rule().rules
-    assert policy_of_one_rule().sharing(rule, TEST) == 1
-    assert policy_of_one_rule().sharing(rule, replace(TEST, strata=3)) == 3
-    assert replace(policy_of_one_rule(), shared_by={rule.id: 5}).sharing(rule, TEST) == 5
-
-
-def policy_of_one_rule() -> Policy:
-    text = b"version: 1\nrules: [{id: drop, metric: accuracy_drop, max: 5pp}]\n"
-    return parse_policy(["p.yaml"], [text], known_metrics=["accuracy_drop"], ambiguous={})
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "how"),
-    [
-        ("10%", "10%", ""),
-        ("10%", "20%", "tighter"),
-        ("20%", "10%", "looser"),
-        ("500", "10%", "neither tighter nor looser"),
-        ("100", "200", "tighter"),
-    ],
-)
-def test_a_later_coverage_asks_for_more_or_for_less(load: Load, before: str, after: str, how: str) -> None:
-    rules = "version: 1\nrules: [{{id: drop, metric: accuracy_drop, max: 5pp}}]\ncoverage: {{samples: {}}}\n"
-    said = [change for each in load(rules.format(before), rules.format(after)).replaced for change in each.changes]
-    said = [change for change in said if "samples" in change or "becomes" in change]
-    assert [change.partition(" (")[2].rstrip(")") for change in said] == ([how] if how else [])
+def test_a_rule_that_bounds_one_test_shares_its_risk_with_none(load: Load) -> None:
+    policy = load("version: 1\nrules: [{id: drop, metric: accuracy_drop, max: 5pp}]\n")
+    (rule,) = policy.rules
+    assert policy.sharing(rule, TEST) == 1
+    assert policy.sharing(rule, replace(TEST, strata=3)) == 3
+    assert replace(policy, shared_by={rule.id: 5}).sharing(rule, TEST) == 5
