@@ -26,8 +26,7 @@ from .chat import (
 from .contract import BackendOptions, Traits, failed_prediction
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .identity import control_tokens_of, identity_of
-from .served import Memory, Remembered
-from .witnesses import Witness, first_token
+from .served import Memory, Remembered, Witness, first_token
 
 ENCODING_VERSION = 1
 """Increased when this package changes how it writes a request or reads a reply; older predictions are then not reused."""

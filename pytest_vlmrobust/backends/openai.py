@@ -31,10 +31,12 @@ from .engine import ENCODING_VERSION, LETTERS, TEXT, ChatBackend
 from .generation import NO_TEMPERATURE, TEXT_INSTEAD, LetterTokens, letters_of, scores_letters
 from .identity import control_tokens_of, decoding_of
 from .replicas import START, Failure, Replica, Replicas
-from .served import Memory, Remembered, Served
-from .witnesses import (
+from .served import (
     OFFERED,
     FirstToken,
+    Memory,
+    Remembered,
+    Served,
     Unconstrained,
     Witness,
     biased_body,

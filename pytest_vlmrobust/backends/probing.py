@@ -25,8 +25,7 @@ from .generation import LetterTokens, letters_of
 from .openai import TIME_LIMIT
 from .replicas import Failure, within
 from .resolve import open_backend
-from .served import Served
-from .witnesses import LETTERS_QUESTION, OFFERED, Witness, first_token, obeys
+from .served import LETTERS_QUESTION, OFFERED, Served, Witness, first_token, obeys
 
 LETTERS, TEXT = ANSWERS
 WAYS = (LETTERS, STRUCTURED_CHOICE, LOGIT_BIAS, TEXT)

@@ -14,19 +14,14 @@ from pytest_vlmrobust.core.registry import RegistryState
 
 from . import (
     adapters,
-    binary,
     blur,
-    digital,
     directional,
     extras,
     geometric,
-    ladder,
     noise,
     observatory,
-    occlusion,
     options,
     overlay,
-    patches,
     preprocessing,
     resolution,
     standins,
@@ -42,12 +37,12 @@ from .registry import REGISTRY, corruption, find
 __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corruption", "names", "records", "without_image"]
 
 FAMILIES = (
-    *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
-    *(patches, ladder, preprocessing, observatory, standins, extras),
+    *(blur, noise, weather, geometric, tone, resolution, overlay),
+    *(preprocessing, observatory, standins, extras),
     *(options, typographic, wording, directional, adapters),
 )
 """The modules that register the built-in perturbations on import."""
-OFFERED_GRIDS = patches.GRIDS
+OFFERED_GRIDS = preprocessing.GRIDS
 """Grids of patches. Importing them from here keeps the order of registration fixed."""
 
 ROBUSTBENCH = (

@@ -11,12 +11,11 @@ from functools import partial
 import numpy as np
 
 from .blur import glass_blur
-from .digital import scaled_size
 from .geometric import elastic_transform
-from .ladder import LONG_EDGE, RUNGS, aligned_size, too_small
-from .occlusion import center_occlusion
+from .overlay import center_occlusion
 from .pixels import BLACK, Image, opencv
 from .registry import corruption, graded
+from .resolution import LONG_EDGE, RUNGS, aligned_size, scaled_size, too_small
 
 SOURCE = "pytest-vlmrobust"
 

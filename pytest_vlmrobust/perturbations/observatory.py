@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import blur, digital, noise, resolution, tone
+from . import blur, noise, resolution, tone
 from .pixels import Image, Plane, look_up, opencv, to_uint8
 from .registry import corruption
 
@@ -142,7 +142,7 @@ def observatory_jpeg_compression(image: Image, rng: np.random.Generator) -> Imag
     Red is stored as red. The library hands its RGB pixels to an encoder that expects BGR, so that the weights of red and blue are
     exchanged; with that fault the released images are reproduced to the level, at qualities 36 and 38.
     """
-    return digital.jpeg_compression(image, quality=int(rng.integers(20, 50, endpoint=True)))
+    return resolution.jpeg_compression(image, quality=int(rng.integers(20, 50, endpoint=True)))
 
 
 @_observatory(stochastic=True)

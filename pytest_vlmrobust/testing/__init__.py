@@ -19,9 +19,8 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.metrics import REGISTRY, Metric
 
 from .backends import BACKEND_CHECKS, check_backend
-from .intervals import INTERVALS
+from .intervals import INTERVALS, LAWS
 from .properties import PROFILES, PROPERTIES, VARIABLE, Property, examples_of
-from .verdicts import LAWS
 
 __all__ = [
     "BACKEND_CHECKS",

@@ -3,7 +3,7 @@
     show(Path("photo.jpg"), Path("gallery.html"))   # the default sets
     show(Path("photo.jpg"), Path("fog.html"), settings=["fog:mid+jpeg_compression:high"])
 
-``sheet`` reads the image and says what is shown, ``quality`` measures. The page has no script and needs no network; it is light
+``sheet`` reads the image, says what is shown, and measures. The page has no script and needs no network; it is light
 and dark, for wide and narrow screens and for print.
 """
 
@@ -28,8 +28,7 @@ from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.rendering import get
 
 from . import sheet
-from .quality import psnr
-from .sheet import Gallery, Progress, Row, Tile, TileLayout, gallery, read_image
+from .sheet import Gallery, Progress, Row, Tile, TileLayout, gallery, psnr, read_image
 
 DEFAULT_SETS = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
 TILE = 200

@@ -14,6 +14,6 @@ table with both must say so. Each name therefore contains "standin".
 
 from __future__ import annotations
 
-from . import landscapes, mosaics, prints
+from . import landscapes, prints
 
-__all__ = ["landscapes", "mosaics", "prints"]
+__all__ = ["landscapes", "prints"]

@@ -29,7 +29,7 @@ from pytest_vlmrobust.backends import BackendOptions, client, replicas
 from pytest_vlmrobust.backends.openai import OpenAIBackend
 from pytest_vlmrobust.backends.resolve import resolve
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.backends.witnesses import EASY_QUESTION, LETTERS_QUESTION, QUESTIONS
+from pytest_vlmrobust.backends.served import EASY_QUESTION, LETTERS_QUESTION, QUESTIONS
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample

@@ -21,8 +21,9 @@ from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, 
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.perturbations import gallery as html
 from pytest_vlmrobust.perturbations.gallery import sheet, show
-from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resize_image, ssim, structure
 from pytest_vlmrobust.perturbations.gallery.sheet import (
+    C1,
+    C2,
     CleanImage,
     Gallery,
     Tile,
@@ -31,7 +32,11 @@ from pytest_vlmrobust.perturbations.gallery.sheet import (
     fit_image,
     gallery,
     layout,
+    psnr,
     read_image,
+    resize_image,
+    ssim,
+    structure,
 )
 from pytest_vlmrobust.perturbations.pixels import luma
 from pytest_vlmrobust.perturbations.registry import REGISTRY, corruption

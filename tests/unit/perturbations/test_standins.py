@@ -12,7 +12,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.perturbations.catalog import STANDINS
 from pytest_vlmrobust.perturbations.pixels import as_grey
 from pytest_vlmrobust.perturbations.registry import find
-from pytest_vlmrobust.perturbations.standins import canvas, landscapes, mosaics, prints
+from pytest_vlmrobust.perturbations.standins import canvas, landscapes, prints
 
 Image = NDArray[np.uint8]
 Plane = NDArray[np.float32]
@@ -258,7 +258,7 @@ def cheapest(cost: Plane) -> float:
 
 def test_quilts_are_cut_along_the_path_of_least_difference() -> None:
     costs = rng().random((3, 5, 4), dtype=np.float32)
-    before = mosaics._before_cut(costs)
+    before = prints._before_cut(costs)
     for cost, shown in zip(costs, before, strict=True):
         path = shown.sum(axis=1)  # the neighbour shows up to the path
         assert (np.abs(np.diff(path)) <= 1).all()
@@ -268,7 +268,7 @@ def test_quilts_are_cut_along_the_path_of_least_difference() -> None:
 def test_quilts_take_the_patch_that_is_most_nearly_as_light() -> None:
     beach = np.tile(np.linspace(0.0, 1.0, 200, dtype=np.float32), (200, 1))
     wanted = np.repeat(np.linspace(0.0, 1.0, 10, dtype=np.float32)[None], 20, axis=0).repeat(2, axis=1)
-    patches = mosaics._choose_patches(rng(), beach, wanted, 10, 15)
+    patches = prints._choose_patches(rng(), beach, wanted, 10, 15)
     assert patches.shape == (10, 10, 15, 15)
     assert correlation(patches[..., :10, :10].mean(axis=(2, 3)), wanted[::2, ::2]) > 0.98
 

@@ -5,6 +5,7 @@ import colorsys
 import numpy as np
 import PIL.Image
 import PIL.ImageEnhance
+import PIL.ImageOps
 import pytest
 from numpy.typing import NDArray
 
@@ -82,3 +83,51 @@ def test_a_factor_alone_lies_in_its_range(range_: float) -> None:
 
     found = tone.color_jitter(IMAGE, Alone(), range=range_)  # type: ignore[arg-type]  # a draw that is known
     np.testing.assert_array_equal(found, tone.brightness(IMAGE, factor=1.0 + range_))
+
+
+Image = NDArray[np.uint8]
+PICTURE: Image = (np.random.default_rng(0).normal(110, 30, (41, 52, 3)).clip(20, 230)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("function", [tone.flip_h, tone.flip_v, tone.invert, tone.channel_swap])
+def test_involutions(function: type) -> None:
+    once = np.asarray(function(PICTURE))
+    assert (once != PICTURE).any()
+    np.testing.assert_array_equal(np.asarray(function(once)), PICTURE)
+
+
+def test_flips_and_swaps_are_the_reversals_of_their_axes() -> None:
+    np.testing.assert_array_equal(tone.flip_h(PICTURE), PICTURE[:, ::-1])
+    np.testing.assert_array_equal(tone.flip_v(PICTURE), PICTURE[::-1])
+    np.testing.assert_array_equal(tone.channel_swap(PICTURE), PICTURE[..., ::-1])
+
+
+def test_invert_is_pillows() -> None:
+    np.testing.assert_array_equal(tone.invert(PICTURE), PIL.ImageOps.invert(PIL.Image.fromarray(PICTURE)))
+
+
+def test_grayscale_has_three_equal_channels_within_a_level_of_pillows() -> None:
+    grey = tone.grayscale(PICTURE)
+    assert (grey == grey[..., :1]).all()
+    assert np.abs(grey[..., 0].astype(int) - np.asarray(PIL.ImageOps.grayscale(PIL.Image.fromarray(PICTURE)))).max() <= 1
+
+
+FLAT = np.repeat(np.array([[[10, 200, 30]] * 20 + [[240, 240, 240]] * 30], np.uint8), 20, axis=0)
+TINY = PICTURE[:5, :7].copy()
+
+
+@pytest.mark.parametrize("image", [PICTURE, FLAT, TINY, np.full((30, 30, 3), 77, np.uint8)])
+def test_equalize_is_pillows(image: Image) -> None:
+    np.testing.assert_array_equal(tone.equalize(image), PIL.ImageOps.equalize(PIL.Image.fromarray(image)))
+
+
+@pytest.mark.parametrize("image", [PICTURE, FLAT, TINY, np.full((30, 30, 3), 77, np.uint8)])
+def test_autocontrast_is_pillows_rounded(image: Image) -> None:
+    expected = np.asarray(PIL.ImageOps.autocontrast(PIL.Image.fromarray(image))).astype(int)
+    assert np.abs(tone.autocontrast(image) - expected).max() <= 1
+
+
+def test_autocontrast_reaches_both_ends_in_every_channel() -> None:
+    changed = tone.autocontrast(PICTURE)
+    assert changed.min(axis=(0, 1)).tolist() == [0, 0, 0]
+    assert changed.max(axis=(0, 1)).tolist() == [255, 255, 255]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError
-from pytest_vlmrobust.perturbations.patches import SHIFTS
+from pytest_vlmrobust.perturbations.preprocessing import SHIFTS
 
 
 def numbered(height: int, width: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
