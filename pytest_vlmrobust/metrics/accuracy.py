@@ -203,7 +203,7 @@ def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidenc
 
 def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the gain over not looking like the visual gain; the score without looking counts as known."""
-    return interval_of_gain(table.clean, table.required(Needs.FLOORS), table.clusters, confidence)
+    return interval_of_gain(table.clean, table.required(Needs.CHANCE_LEVELS), table.clusters, confidence)
 
 
 @gain_metric(
@@ -212,15 +212,15 @@ def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, conf
     unsuited="Its chance level is computed, not measured: whatever the wording of a question gives away counts as looking. "
     "Use `visual_gain` where the model can be asked without the images.",
     interval=accuracy_above_chance_interval,
-    monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
+    monotone={Needs.CLEAN: 1, Needs.CHANCE_LEVELS: -1},
 )
-def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
+def accuracy_above_chance(clean: ArrayLike, chance_levels: ArrayLike) -> float:
     """Accuracy gained over not looking at the image: over guessing, or over the same answer to every question.
 
     For each kind of question the better of the two counts: 1/k or the most common letter among k options, 1/2 or the majority on
     yes/no, the score of the most common answer to open questions.
 
-    Formula: ``mean(clean - floors)``
+    Formula: ``mean(clean - chance_levels)``
 
     Returns:
         A fraction in [-1, 1]; NaN for no scores or a missing one.
@@ -228,8 +228,8 @@ def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
     >>> accuracy_above_chance([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    seen, unseen = pair_scores(clean=clean, floors=floors)
-    return mean(seen - unseen)
+    seen, blind = pair_scores(clean=clean, chance_levels=chance_levels)
+    return mean(seen - blind)
 
 
 def visual_gain_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -366,7 +366,7 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
 # Chance: the score of never looking at the image, by guessing or by the same answer to every question
 
 
-class Unseeing(NamedTuple):
+class BlindAnswer(NamedTuple):
     """The best score without looking: by guessing, or by one answer to every question."""
 
     scores: Scores
@@ -375,21 +375,21 @@ class Unseeing(NamedTuple):
     """The answer to every question; empty for a guess."""
 
 
-def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
+def best_blind_answer(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> BlindAnswer:
     """Chooses the better of guessing and of always giving one of several answers; guessing if no answer is better.
 
     Returns the scores of the best one; those of ``guesses`` for no samples.
 
     Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; the caller chooses the answers to try.
 
-    >>> unseeing([0.5, 0.5, 0.5], {"no": [1, 1, 0], "yes": [0, 0, 1]}).answer
+    >>> best_blind_answer([0.5, 0.5, 0.5], {"no": [1, 1, 0], "yes": [0, 0, 1]}).answer
     'no'
     """
-    best = Unseeing(pair_scores(guesses=guesses)[0], "")
+    best = BlindAnswer(pair_scores(guesses=guesses)[0], "")
     for answer, scores in answers.items():
         values = pair_scores(guesses=best.scores, scores=scores)[1]
         if mean(values) > mean(best.scores) + ROUNDING:
-            best = Unseeing(values, answer)
+            best = BlindAnswer(values, answer)
     return best
 
 

@@ -30,7 +30,7 @@ _NAMES = {
     Needs.REFERENCE_CLEAN: "reference clean",
     Needs.BASELINE_CLEAN: "baseline clean",
     Needs.CHANCES: "chances",
-    Needs.FLOORS: "floors",
+    Needs.CHANCE_LEVELS: "chance_levels",
 }
 """Names in messages for needs that are one array of a table."""
 _UNMEASURED = [need for need in Needs if need.unmeasured]

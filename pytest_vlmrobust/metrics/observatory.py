@@ -48,7 +48,7 @@ def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
     return _not_above(table, table.no_image, 0.0, "without")
 
 
-def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
+def exceeds_the_prompt(table: ScoreTable, overlaps: Scores) -> str:
     """Returns why a model is not shown to look at the image when boxes are requested, or an empty string.
 
     The one-sided 95 % bound of its gain over predictions from the prompt must be above ``PROMPT_MARGIN``: a model that refuses
@@ -56,9 +56,9 @@ def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
 
     Args:
         table: scores of N samples with the images, N > 0.
-        told: shape (N,), the overlap of predictions from the prompt alone, see :func:`prompt_leakage_iou`.
+        overlaps: shape (N,), the overlap of predictions from the prompt alone, see :func:`prompt_leakage_iou`.
     """
-    return _not_above(table, told, PROMPT_MARGIN, "from what the prompt tells alone")
+    return _not_above(table, overlaps, PROMPT_MARGIN, "from what the prompt tells alone")
 
 
 def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> str:

@@ -97,7 +97,7 @@ def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
 
     Source: PCRI section 3 and RCI section 3.2, "Validity domain and chance", with the analytic standard error.
     """
-    chance = table.expected_floor()
+    chance = table.expected_chance_level()
     if chance is None:
         return "the chance level of the dataset is unknown, so the full-image score cannot be compared with it"
     needed = chance + smallest_difference(table, table.clean)
@@ -106,7 +106,7 @@ def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
         return ""
     if math.isinf(needed):
         return "too few samples for a standard error of the full-image score"
-    why = f", {table.floor_note}," if table.floor_note else ""
+    why = f", {table.chance_note}," if table.chance_note else ""
     return (
         f"the full-image score of {percent(whole)} is below {percent(needed)} "
         f"(chance {percent(chance)}{why} plus the larger of 1 pp and 2 standard errors)"

@@ -255,7 +255,7 @@ _Array = NDArray[np.float64]
 
 
 def prompt_leakage_iou(
-    told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], groups: Sequence[str] | None = None
+    hints: Mapping[str, ArrayLike], requested: Mapping[str, ArrayLike], groups: Sequence[str] | None = None
 ) -> Scores:
     """Mean overlap of the requested boxes with the best linear prediction from the boxes in the prompt.
 
@@ -265,9 +265,9 @@ def prompt_leakage_iou(
     eyes are swapped if that overlaps more.
 
     Args:
-        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN if a sample's prompt lacks it.
+        hints: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN if a sample's prompt lacks it.
             A point is a box without extent.
-        asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN if not requested.
+        requested: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN if not requested.
         groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
 
     Returns an array of shape (N,), fractions in [0, 1]; 0 if no other group has the same request, NaN without a request.
@@ -277,7 +277,7 @@ def prompt_leakage_iou(
     >>> prompt_leakage_iou({"corner": corners + shifts}, {"word": boxes + shifts}).round(6).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    given, truth = _box_arrays(told, "told"), _box_arrays(asked, "asked")
+    given, truth = _box_arrays(hints, "hinted"), _box_arrays(requested, "requested")
     require_equal_lengths({name: len(boxes) for name, boxes in {**given, **truth}.items()})
     samples = len(next(iter(truth.values()), ()))
     clusters = clusters_of(groups, samples)
@@ -297,11 +297,11 @@ def _box_arrays(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
     return arrays
 
 
-def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
+def _coordinates(hints: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
     """Returns standardised positions, sizes and a constant, shape (N, F), and the top left corner of all boxes, twice, (N, 4)."""
-    if not told or not samples:
+    if not hints or not samples:
         return np.ones((samples, 1)), np.zeros((samples, 4))
-    boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in told], axis=1)
+    boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in hints], axis=1)
     corner = np.tile(boxes[:, :, :2].min(axis=1), 2)
     boxes[:, :, 2:] -= boxes[:, :, :2]
     values = boxes.reshape(samples, -1)

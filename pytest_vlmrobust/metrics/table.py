@@ -237,9 +237,9 @@ class Needs(Enum):
     """Accuracy at each of these resolutions."""
     RUNGS = "rungs", "scores under any setting 'resolution:<pixels>'"
     """Scores at each of these resolutions, shape (N, R)."""
-    CHANCES = "chances", "chance levels of the samples"
+    CHANCES = "chances", "chances of guessing"
     """Expected score of guessing of each sample, shape (N,)."""
-    FLOORS = "floors", "scores without looking"
+    CHANCE_LEVELS = "chance_levels", "chance levels"
     """Score of each sample without looking at the image: by a guess, or by the same answer to every question, shape (N,)."""
     CONFIDENCES = "confidences", "probabilities of letters", "confidence"
     """Probability of the chosen letter among the letters, under the setting of the cell, shape (N,)."""
@@ -318,11 +318,11 @@ class ScoreTable:
     """Expected score of guessing, in [0, 1]; None if unknown, or if ``chances`` has it for each sample."""
     chances: Scores | None = None
     """Expected score of guessing of each sample, shape (N,): 1 / number of options; None if it is ``chance`` for all."""
-    floors: Scores | None = None
+    chance_levels: Scores | None = None
     """Score of each sample without looking at the image, by guessing or by the same answer to every question, shape (N,); None
     if only guessing is known."""
-    floor_note: str = ""
-    """How ``floors`` were reached: ``always 'no' is right in 80 of 100 yes/no questions``."""
+    chance_note: str = ""
+    """How ``chance_levels`` were reached: ``always 'no' is right in 80 of 100 yes/no questions``."""
     whole_attempts: Scores | None = None
     """Scores of M attempts at the whole image, shape (N, M), including the first; ``patches:n`` uses the first n*n."""
     baseline_by_setting: Mapping[str, Scores] | None = None
@@ -346,7 +346,7 @@ class ScoreTable:
             "clean": as_scores(self.clean, "clean"),
             "by_setting": by_setting(self.by_setting, "by_setting"),
         }
-        for name in ("no_image", "chances", "floors"):
+        for name in ("no_image", "chances", "chance_levels"):
             if (single := getattr(self, name)) is not None:
                 checked[name] = as_scores(single, name)
         for name in _OTHERS:
@@ -411,12 +411,10 @@ class ScoreTable:
             return self.chance
         return mean(self.chances)
 
-    def expected_floor(self) -> float | None:
+    def expected_chance_level(self) -> float | None:
         """Returns the best mean score without looking: by guessing, or by the same answer throughout; None if unknown."""
-        known = [
-            level for level in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if level is not None
-        ]
-        return max(known, default=None)
+        of_samples = None if self.chance_levels is None else mean(self.chance_levels)
+        return max((level for level in (self.expected_chance(), of_samples) if level is not None), default=None)
 
     def matrix(self, settings: Sequence[str] | None = None) -> Scores:
         """Returns the scores under m settings side by side, shape (N, m); all settings by default."""
@@ -460,8 +458,8 @@ class ScoreTable:
                 yield f"{prefix} {setting}", scores
         for setting, scores in (self.patches_by_setting or {}).items():
             yield f"patches of {setting}", scores
-        for name, single in (("chances", self.chances), ("floors", self.floors), ("whole_attempts", self.whole_attempts)):
-            if single is not None:
+        for name in ("chances", "chance_levels", "whole_attempts"):
+            if (single := getattr(self, name)) is not None:
                 yield name, single
 
     def _of_one_setting(self, need: Needs, setting: str) -> Scores | None:

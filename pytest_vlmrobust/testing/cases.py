@@ -32,7 +32,7 @@ powers of two."""
 _PICKS = 2**16
 _MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS, *OF_ANSWERS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
-_WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.FLOORS, Needs.REFERENCE_BY_SETTING}
+_WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.CHANCE_LEVELS, Needs.REFERENCE_BY_SETTING}
 _FOLLOWERS = {Needs.PERTURBED, Needs.REFERENCE_CLEAN, Needs.BASELINE, Needs.BASELINE_CLEAN}
 
 
@@ -197,7 +197,7 @@ def _argument(need: Needs, samples: int, scores: Maker, labels: Sequence[str]) -
     others: dict[Needs, Callable[[], Any]] = {
         Needs.RUNGS: lambda: scores(samples, len(RESOLUTIONS)),
         Needs.CHANCES: lambda: scores(samples) / 2.0,
-        Needs.FLOORS: lambda: scores(samples) / 2.0,
+        Needs.CHANCE_LEVELS: lambda: scores(samples) / 2.0,
         **dict.fromkeys(LABELS, lambda: list(labels)),
         Needs.RESOLUTIONS: lambda: list(curve),
         Needs.ACCURACIES: lambda: scores(len(curve)).tolist(),
@@ -249,7 +249,7 @@ def _unchanged_argument(need: Needs, value: Any, clean: Any) -> Any:
 
 _MOST_SAMPLES = 24
 _OF_PATCHES = f"patches:{math.isqrt(PATCHES)}"
-_FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.init and field.name != "floor_note")
+_FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.init and field.name != "chance_note")
 
 
 @dataclass(frozen=True)
@@ -402,4 +402,4 @@ def _table_fields(
     return given
 
 
-_WITHOUT_LOOKING = {Needs.PATCHES: "chances", Needs.CHANCES: "chances", Needs.FLOORS: "floors"}
+_WITHOUT_LOOKING = {Needs.PATCHES: "chances", Needs.CHANCES: "chances", Needs.CHANCE_LEVELS: "chance_levels"}

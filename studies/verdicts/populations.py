@@ -44,7 +44,7 @@ POSITIONS = tuple(f"[{row},{column}]" for row in range(3) for column in range(3)
 
 _BY_SETTING = {"by_setting", "reference_by_setting", "baseline_by_setting", "unhinted_by_setting", "base_by_setting"}
 _BY_PATCHES = {"patches_by_setting"}
-_PLAIN = {"clean", "no_image", "floors", "chances", "whole_attempts"}
+_PLAIN = {"clean", "no_image", "chance_levels", "chances", "whole_attempts"}
 _NAMES = {"positions", "people", "categories"}
 
 
@@ -345,7 +345,7 @@ def _beside(rng: Generator) -> dict[str, Array]:
     read = _flip(rng, (QUESTIONS,), 0.995)
     return {
         "preserved": _quota(rng, 0.8),
-        "floors": _quota(rng, 0.3),
+        "chance_levels": _quota(rng, 0.3),
         "clean_read": read.astype(float),
         "read": np.where(_flip(rng, (QUESTIONS,), 0.02), 0.0, read),
     }

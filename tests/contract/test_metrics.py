@@ -45,7 +45,7 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         people=["f", "m", "m", "f"] * (n // 4),
         categories=["read", "count", "colour"] * (n // 3),
         chance=0.25,
-        floors=scores(n, rate=0.4),
+        chance_levels=scores(n, rate=0.4),
         whole_attempts=scores(n, 4, rate=0.8),
         baseline_by_setting={name: scores(n, rate=0.7) for name in ("clean", *SETTINGS, *RESOLUTIONS)},
         unhinted_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.evaluation.judge.reads import floors, score_table
+from pytest_vlmrobust.evaluation.judge.reads import chance_levels, score_table
 from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
 from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
 from pytest_vlmrobust.evaluation.run.results import CellResult, positions
@@ -324,7 +324,7 @@ def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchInde
         else:
             result = CellResult.of(cell, samples, stored.answers, views=stored.views, places=None, notes={})
             patches = {str(cell.setting): result.values[:, None]}
-            table = score_table(samples, np.array(clean), patches_by_setting=patches, **floors(samples))
+            table = score_table(samples, np.array(clean), patches_by_setting=patches, **chance_levels(samples))
             index = metrics.estimate("pcri", table, setting=str(cell.setting))
             if not index.valid:
                 index = Estimate(math.nan, index.n, reason=index.reason)

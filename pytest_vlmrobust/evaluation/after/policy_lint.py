@@ -136,22 +136,22 @@ def too_tight_for(policy: Policy, samples: int, today: date, images: int | None 
     return [Finding(source, sentence) for source, sentence in sentences(named)]
 
 
-def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:
+def tighter_than_noise(rules: Iterable[Rule], noise: Mapping[str, float]) -> list[Finding]:
     """Returns the rules that a model could break by answering the same samples twice.
 
     Considers only metrics with a known value if nothing changed, such as drops, for which it is 0.
 
     Args:
         rules: the rules of a policy.
-        floors: metric to the change of its value between two runs of the same model on the same samples, in its own unit.
+        noise: metric to the change of its value between two runs of the same model on the same samples, in its own unit.
     """
     findings = []
     for rule in rules:
         unchanged = metrics.get(rule.metric).unchanged if rule.metric in metrics.names() else None
-        noise = floors.get(rule.metric)
-        if unchanged is None or noise is None or all(rule.bound.admits(unchanged + side * noise) for side in (-1, 1)):
+        change = noise.get(rule.metric)
+        if unchanged is None or change is None or all(rule.bound.admits(unchanged + side * change) for side in (-1, 1)):
             continue
-        measured = number(noise, rule.bound.unit)
+        measured = number(change, rule.bound.unit)
         text = f"rule {rule.id} ({rule.metric} {rule.bound.condition}) is tighter than the noise of {measured} that was measured"
         findings.append(
             Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable")

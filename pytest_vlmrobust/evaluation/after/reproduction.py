@@ -33,7 +33,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets.sampling import BY_ROW
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.reads import floors, score_table
+from pytest_vlmrobust.evaluation.judge.reads import chance_levels, score_table
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_estimate, rows_of
 from pytest_vlmrobust.metrics.severity import BINARY, spatial_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
@@ -244,7 +244,7 @@ class _Scores:
             by_setting=single,
             no_image=known.get(NO_IMAGE),
             patches_by_setting=patches or None,
-            **floors(self.samples),
+            **chance_levels(self.samples),
         )
 
     def part(self, about: Mapping[str, str]) -> ScoreTable:

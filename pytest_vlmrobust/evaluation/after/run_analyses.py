@@ -298,8 +298,8 @@ def _in_parts(name: str, metric: str, records: Iterable[Record]) -> Iterable[Ana
 def _chain_lengths(records: Sequence[Record]) -> Iterable[Analysis]:
     """Yields the distribution of chain-of-thought lengths in words, by outcome (The Perceptual Observatory, figure 7).
 
-    For each reasoning model its cells, clean and perturbed; and if its twin without thinking is in the run, what its chains
-    change, for each split of ``thinking_gain``.
+    For each reasoning model its cells, clean and perturbed; and if its counterpart without thinking is in the run, what its
+    chains change, for each split of ``thinking_gain``.
     """
     by_part: dict[tuple[str, str, str], list[Record]] = {}
     reasons = {(record.model, record.dataset) for record in records if record.chains and record.test == "cell"}

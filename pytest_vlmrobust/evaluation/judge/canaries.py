@@ -109,7 +109,7 @@ def warnings_beside(blind: CellResult, clean: CellResult) -> list[Measure]:
     without = {sample.id: prediction.text for sample, prediction, _ in _answered(blind)}
     both = [(prediction.text, without[sample.id]) for sample, prediction, _ in _answered(clean) if sample.id in without]
     varied = len({text for text, _ in both}) > 1  # otherwise the clean test already warns about it
-    if len(both) < FEWEST or not varied or any(seen != unseen for seen, unseen in both):
+    if len(both) < FEWEST or not varied or any(with_image != blind for with_image, blind in both):
         return []
     text = (
         f"all {len(both)} answers of {blind.cell.model} are the same with the images and without: look whether images reach "

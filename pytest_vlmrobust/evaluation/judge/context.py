@@ -32,7 +32,7 @@ from pytest_vlmrobust.metrics.table import CONFIDENCE, ScoreTable
 from pytest_vlmrobust.policies import MetricFacts
 
 from .baseline import Baseline, answered_by
-from .reads import LABEL_KEYS, family_and_level, floors, groups_of, labels, score_table
+from .reads import LABEL_KEYS, chance_levels, family_and_level, groups_of, labels, score_table
 from .strata import rows_of
 
 OBSERVATORY, CORRUPTIONS, OPTIONS, WORDING = "observatory", "corruptions", "options", "wording"
@@ -185,7 +185,7 @@ class CellScores:
         clean, blind = self.clean.values, self.under(NO_IMAGE).values
         more: dict[str, Any] = labels(self.samples) if self.test.dataset_facts.task else {}
         if self.result.views > 1:
-            more |= {"patches_by_setting": {self.setting: self.result.attempts}, **floors(self.samples)}
+            more |= {"patches_by_setting": {self.setting: self.result.attempts}, **chance_levels(self.samples)}
         if self.result.views == 1 and not self.test.dataset_facts.task:
             more["confidences"] = {str(each.cell.setting): each.confidences for each in (self.clean, self.result)}
         if self.attempts is not None:
@@ -232,7 +232,7 @@ class CellScores:
         part.test = dataclasses.replace(
             self.test, dataset_facts=dataclasses.replace(self.test.dataset_facts, samples=part.samples)
         )
-        part.table = table if table.floors is None else dataclasses.replace(table, **floors(part.samples))
+        part.table = table if table.chance_levels is None else dataclasses.replace(table, **chance_levels(part.samples))
         return part
 
 

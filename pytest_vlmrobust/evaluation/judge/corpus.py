@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackk
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
 
 from .context import CellScores, PlannedTest, cell_quantity
-from .reads import floors, groups_of, score_table
+from .reads import chance_levels, groups_of, score_table
 
 # Intervals of corpus metrics: of a value, and of functions of two values over the same samples.
 #
@@ -221,18 +221,18 @@ def index_estimate(scores: CellScores) -> Estimate:
         At most 1; NaN where an answer is missing, and where the metric of whole images is 0.
     """
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
-    if unfit := _unfit(scores.clean):
-        return Estimate.invalid(unfit, own.score.n)
+    if invalid := _why_invalid(scores.clean):
+        return Estimate.invalid(invalid, own.score.n)
     ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
     bounds = bounds_of_index(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
     return own.estimate(ratio, bounds, scores.confidence)
 
 
-def _unfit(clean: CellResult) -> str:
+def _why_invalid(clean: CellResult) -> str:
     """Returns why PCRI is undefined for the full-image score, by the rule for means of scores; empty if it is defined."""
     kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
     samples = [clean.samples[number] for number in kept]
-    table = score_table(samples, clean.values[kept], **floors(samples))
+    table = score_table(samples, clean.values[kept], **chance_levels(samples))
     return whole_is_above_chance(table, None) if kept else ""
 
 

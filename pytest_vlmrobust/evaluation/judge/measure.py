@@ -521,7 +521,7 @@ def _why_not_passed(planned: Cell | SweepMetric, setting: str, sources: Sources)
 
 
 def _canaries(scores: CellScores, sources: Sources) -> list[Measure]:
-    """Returns the signs of whether a model looks at its images; tasks are left out because they have floors."""
+    """Returns the signs of whether a model looks at its images; tasks are left out because they have checks of their own."""
     if sources.task(scores.cell.dataset):
         return []
     if scores.cell.setting not in BASELINES or not any(sample.images for sample in scores.samples):

@@ -20,9 +20,9 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.answers import Answers, chances
+from pytest_vlmrobust.evaluation.run.chance import chance_level
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.families import families, non_thinking_counterpart
-from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import Needs
@@ -30,7 +30,7 @@ from pytest_vlmrobust.metrics.table import LEAST_PICTURES, OF_ANSWERS, ScoreTabl
 from pytest_vlmrobust.perturbations.typographic import NONSENSE, WRONG
 from pytest_vlmrobust.policies import MetricKey, Policy
 
-WITHOUT_SETTINGS = frozenset({Needs.CLEAN, Needs.NO_IMAGE, Needs.CHANCES, Needs.FLOORS})
+WITHOUT_SETTINGS = frozenset({Needs.CLEAN, Needs.NO_IMAGE, Needs.CHANCES, Needs.CHANCE_LEVELS})
 """Needs that require no other settings."""
 LABEL_KEYS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
 """Label by which samples of tasks are compared, and the sample key that holds it."""
@@ -210,8 +210,8 @@ def sweep_table(reads: Reads, answers: Answers, *, is_task: bool, everything: Se
     if Needs.CATEGORIES in needs:
         large = large_categories(everything)
         more["categories"] = [sample.category if sample.category in large else "" for sample in samples]
-    if Needs.FLOORS in needs:
-        more |= floors(samples)
+    if Needs.CHANCE_LEVELS in needs:
+        more |= chance_levels(samples)
     if needs & OF_ANSWERS:
         more |= _of_answers(results[Needs.CLEAN][str(CLEAN)], results[own])
     return score_table(
@@ -303,16 +303,16 @@ def small_categories(needs: Iterable[Needs], samples: Sequence[Sample]) -> str:
     return f"left out, with fewer than {LEAST_PICTURES} source images: {first_few(small, len(small))}" if small else ""
 
 
-def unseen_names(needs: Iterable[Needs], samples: Sequence[Sample], part: Sequence[Sample]) -> set[str]:
+def labels_missing(needs: Iterable[Needs], samples: Sequence[Sample], part: Sequence[Sample]) -> set[str]:
     """Returns the positions, groups and categories that a metric with these needs compares and a part of the samples lacks."""
     keys = [key for need, key in LABEL_KEYS.items() if need in needs]
-    unseen = {sample.keys.get(key, "") for key in keys for sample in samples} - {""}
-    unseen -= {sample.keys.get(key, "") for key in keys for sample in part}
+    missing = {sample.keys.get(key, "") for key in keys for sample in samples} - {""}
+    missing -= {sample.keys.get(key, "") for key in keys for sample in part}
     compared = large_categories(samples) if Needs.CATEGORIES in needs else set()
-    return unseen | compared - {sample.category for sample in part}
+    return missing | compared - {sample.category for sample in part}
 
 
-def floors(samples: Sequence[Sample]) -> dict[str, Any]:
+def chance_levels(samples: Sequence[Sample]) -> dict[str, Any]:
     """Returns the scores of samples without looking, as fields of a table."""
-    without_looking = floor(samples)
-    return {"floors": without_looking.scores, "floor_note": without_looking.note}
+    without_looking = chance_level(samples)
+    return {"chance_levels": without_looking.scores, "chance_note": without_looking.note}

@@ -506,7 +506,7 @@ class Requirements:
         for name, policy in self.policies.items():
             coverage = policy.coverage
             allowed = coverage.blind_models is BlindModels.ALLOW
-            own = [record for record in self.records if record.model == name and not record.task]  # tasks have their own floors
+            own = [record for record in self.records if record.model == name and not record.task]  # tasks have their own checks
             broken = any(record.deciding is Outcome.FAIL for record in own)  # this model is NO-GO; others may be GO
             for dataset in dict.fromkeys(record.dataset for record in own):
                 about = [record for record in own if record.dataset == dataset]

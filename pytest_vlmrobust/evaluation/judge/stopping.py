@@ -73,7 +73,7 @@ from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary
 from .measurements import metric_keys, quantity, summary_key
-from .reads import Reads, floors, references, score_table, unseen_names
+from .reads import Reads, chance_levels, labels_missing, references, score_table
 from .record import Verdicts, is_broken, judge_budgets, judge_estimates
 from .strata import rows_of
 
@@ -297,7 +297,7 @@ class Stopping:
         samples, views, setting = answers.samples(cell.dataset), view_count(cell.setting), str(cell.setting)
         of_patches: dict[str, Any] = {}
         if views > 1:
-            of_patches = {"patches_by_setting": {setting: np.repeat(clean[:, None], views, axis=1)}, **floors(samples)}
+            of_patches = {"patches_by_setting": {setting: np.repeat(clean[:, None], views, axis=1)}, **chance_levels(samples)}
         whole = score_table(samples, clean, by_setting={setting: clean}, no_image=blind, **of_patches)
         tables = {category: self._part_of(whole, cell.dataset, category) for _, category in gated}
         estimates = {
@@ -313,7 +313,7 @@ class Stopping:
         samples = self.sources.answers.samples(dataset)
         part = rows_of(table, [category in sample.strata for sample in samples])
         own = [sample for sample in samples if category in sample.strata]
-        return part if table.floors is None else dataclasses.replace(part, **floors(own))
+        return part if table.chance_levels is None else dataclasses.replace(part, **chance_levels(own))
 
     # A summary metric.
 
@@ -497,7 +497,7 @@ class Stopping:
         if not isinstance(about, SweepMetric) or not self._planned:
             return False
         samples = self.sources.answers.samples(about.dataset)
-        return bool(unseen_names(metrics.get(about.metric).needs, samples, part.answers.samples(about.dataset)))
+        return bool(labels_missing(metrics.get(about.metric).needs, samples, part.answers.samples(about.dataset)))
 
     def _lacks_stratum(self, part: Sources) -> bool:
         """Whether a blocking rule is about a category without samples so far."""

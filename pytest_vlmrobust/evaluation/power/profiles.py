@@ -235,7 +235,7 @@ class Profile:
             "clean": clean.astype(float),
             "no_image": blind.astype(float),
             "chances": np.full(n, self.guess),
-            "floors": _commonest(letters),
+            "chance_levels": _commonest(letters),
             "groups": None if independent else [str(group) for group in groups.tolist()],
             "categories": _categories(labels, groups),
         }
@@ -287,7 +287,7 @@ class Profile:
             "clean": clean.astype(float),
             "no_image": blind.astype(float),
             "chances": guesses,
-            "floors": guesses,
+            "chance_levels": guesses,
         }
         shared["categories"] = _categories(np.full(n, ""), np.arange(n))
         tables = {}
@@ -382,15 +382,15 @@ def with_categories(
     by_suite: Mapping[str, ScoreTable],
     names: Iterable[str],
     labels: NDArray[np.str_],
-    floors: Callable[[NDArray[np.bool_]], Array | None],
+    chance_levels: Callable[[NDArray[np.bool_]], Array | None],
 ) -> dict[str, ScoreTable]:
-    """Returns the tables of suites, and for each name ``suite/category`` the samples with that label and their own floors."""
+    """Returns the tables of suites, and of each ``suite/category`` the samples with that label, with their own chance levels."""
     tables = dict(by_suite)
     for name in names:
         suite, _, category = name.partition("/")
         if category and suite in by_suite:
             kept = labels == category
-            tables[name] = replace(rows_of(by_suite[suite], kept), floors=floors(kept))
+            tables[name] = replace(rows_of(by_suite[suite], kept), chance_levels=chance_levels(kept))
     return tables
 
 

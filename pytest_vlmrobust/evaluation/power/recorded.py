@@ -18,7 +18,7 @@ from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.reads import family_and_level, groups_of
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.answers import chances
-from pytest_vlmrobust.evaluation.run.floor import floor
+from pytest_vlmrobust.evaluation.run.chance import chance_level
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable
 
 from .grouping import draw_groups, large_only
@@ -37,7 +37,7 @@ class Recorded:
     clean: Array
     blind: Array
     chances: Array
-    floors: Array
+    chance_levels: Array
     """Scores of the same samples without looking, shape (N,)."""
     groups: tuple[str, ...]
     by_suite: Mapping[str, Mapping[str, Array]]
@@ -48,8 +48,8 @@ class Recorded:
     """Scores of attempts at the whole image, shape (N, M); None if the run made none."""
     labels: tuple[str, ...] = ()
     """The category of each sample, empty if none."""
-    floors_within: Array | None = None
-    """As ``floors``, but within the category of the sample."""
+    chance_levels_within: Array | None = None
+    """As ``chance_levels``, but within the category of the sample."""
     has_baseline: bool = False
 
     @property
@@ -92,7 +92,7 @@ class Recorded:
         names = [str(group) for group in again.tolist()]
         groups = None if len(set(names)) == len(names) else names
         blind, large = self.blind[drawn], self._large
-        known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
+        known = {"clean": self.clean, "chances": self.chances, "chance_levels": self.chance_levels}
         shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
         labels = np.asarray(self.labels)[drawn] if self.labels else np.full(n, "")
         shared["categories"] = [label if label in large else "" for label in labels.tolist()]
@@ -104,7 +104,7 @@ class Recorded:
                 fields["patches_by_setting"] = {name: values[drawn] for name, values in self.patches.items()}
                 fields["whole_attempts"] = None if self.attempts is None else self.attempts[drawn]
             by_suite[suite] = table_of_answers(**fields)
-        within = self.floors_within
+        within = self.chance_levels_within
         return with_categories(by_suite, names, labels, lambda kept: None if within is None else within[drawn][kept])
 
 
@@ -144,18 +144,18 @@ def _recorded_model(answers: StoredAnswers, cells: Iterable[Cell]) -> Recorded:
     within = np.zeros(len(labels))
     for category in set(labels):
         kept = [label == category for label in labels]
-        within[kept] = floor([sample for sample in clean.samples if sample.category == category]).scores
+        within[kept] = chance_level([sample for sample in clean.samples if sample.category == category]).scores
     return Recorded(
         name=f"{clean.cell.model}",
         dataset=clean.cell.dataset,
         clean=clean.values,
         blind=results[NO_IMAGE].values,
         chances=chances(clean.samples),
-        floors=floor(clean.samples).scores,
+        chance_levels=chance_level(clean.samples).scores,
         groups=tuple(groups_of(clean.samples)),
         by_suite=by_suite,
         patches={str(setting): result.by_view for setting, result in results.items() if setting.steps[-1].name == "patches"},
         attempts=max(tried, key=lambda scores: scores.shape[1], default=None),
         labels=tuple(labels),
-        floors_within=within,
+        chance_levels_within=within,
     )

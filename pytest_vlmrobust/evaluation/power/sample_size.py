@@ -54,7 +54,7 @@ _STEPS = 7
 _NAMES = 3
 _NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES}
 """Scores and labels that no simulated model has."""
-_WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
+_WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.CHANCE_LEVELS}
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them; fewer samples decide less."""
 _PEOPLE = ("a", "b")

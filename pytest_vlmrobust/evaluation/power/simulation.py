@@ -27,7 +27,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.reads import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, own_settings, suite_tests
 from pytest_vlmrobust.evaluation.judge.strata import MACRO
-from pytest_vlmrobust.evaluation.run.plan import needs_twin
+from pytest_vlmrobust.evaluation.run.plan import needs_counterpart
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
@@ -198,9 +198,9 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
 
 
 def _is_summary(metric: str, truth: ModelProfile) -> bool:
-    """Whether a run of one model has a test of a metric over several settings; it has none of a family or of a twin."""
+    """Whether a run of one model has a test of a metric over several settings: one that needs no other model."""
     plain = metric.removesuffix(MACRO)
-    if plain not in metrics.names(scope="sweep") or needs_twin(plain):
+    if plain not in metrics.names(scope="sweep") or needs_counterpart(plain):
         return False
     return truth.has_baseline or metrics.get(plain).suite != BASELINE
 

@@ -570,10 +570,10 @@ class Evaluator:
     def _recall(self, cell: Cell, asked: Sequence[Query]) -> None:
         """Fills in the answer keys of recipes whose pixels are known from an earlier run."""
         known = {} if cell.setting == NO_IMAGE else self.store.get_digests({query.recipe for query in asked})
-        unseen = () if cell.setting == NO_IMAGE else None
+        no_digests = () if cell.setting == NO_IMAGE else None
         key = self._keys_of(cell)
         for query in asked:
-            digests = known.get(query.recipe, unseen)
+            digests = known.get(query.recipe, no_digests)
             if digests is not None:
                 query.key = key(query, digests)
 

@@ -120,17 +120,17 @@ def plan_sweeps(
 ) -> list[SweepMetric]:
     """Returns the summary metrics of every sweep, model by model.
 
-    A metric that compares a thinking model with its twin is planned only for models with a twin in the run, and a metric
-    that compares with an earlier run only with a ``baseline``.
+    A metric that compares a thinking model with its non-thinking counterpart is planned only where the run has both, and a
+    metric that compares with an earlier run only with a ``baseline``.
     """
-    twins = {name: needs_twin(name) for name in names}
+    comparing = {name: needs_counterpart(name) for name in names}
     return [
         SweepMetric(model, dataset, name, split)
         for model in models
         for dataset in datasets
         for name in names
         for split in splits
-        if not twins[name] or non_thinking_counterpart(models, model)
+        if not comparing[name] or non_thinking_counterpart(models, model)
         if baseline or not needs_baseline(name)
     ]
 
@@ -140,7 +140,7 @@ def needs_baseline(metric: str) -> bool:
     return metrics.Needs.BASELINE_BY_SETTING in metrics.get(metric).needs
 
 
-def needs_twin(metric: str) -> bool:
+def needs_counterpart(metric: str) -> bool:
     """Returns whether a metric compares a thinking model with the same model without thinking."""
     return metrics.Needs.BASE_BY_SETTING in metrics.get(metric).needs
 

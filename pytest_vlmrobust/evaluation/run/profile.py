@@ -18,7 +18,7 @@ from pytest_vlmrobust.datasets import Dataset, corpus_metric
 from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
 from pytest_vlmrobust.scoring import check_scoring
 
-from .floor import floor
+from .chance import chance_level
 
 SHOWN = 20
 """Questions that are drawn."""
@@ -116,9 +116,9 @@ def _scoring(dataset: Dataset, samples: Sequence[Sample], *, scored: bool) -> Fa
     if not scored:
         return [*facts, ("chance", "not known without a scorer")]
     guess = sum(sample.chance for sample in samples) / len(samples)
-    unseeing = floor(samples)
-    note = f"; {unseeing.note}" if unseeing.note else ""
-    return [*facts, ("chance", f"{percent(guess)} by guessing, {percent(float(unseeing.scores.mean()))} without looking{note}")]
+    level = chance_level(samples)
+    note = f"; {level.note}" if level.note else ""
+    return [*facts, ("chance", f"{percent(guess)} by guessing, {percent(float(level.scores.mean()))} without looking{note}")]
 
 
 def _counts(samples: Sequence[Sample]) -> Facts:

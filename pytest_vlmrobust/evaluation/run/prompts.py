@@ -42,10 +42,10 @@ _COT = (
 def box_task(sample: Sample) -> str:
     """Returns the text after the images: their size, the format of boxes, given boxes, and what to find."""
     about = _about(sample)
-    told = f"In the {_ORDINALS[about.given_in]} picture: {_json(about.given, about)}\n" if about.given else ""
+    given = f"In the {_ORDINALS[about.given_in]} picture: {_json(about.given, about)}\n" if about.given else ""
     sided = any(name.startswith(("left", "right")) for name in (*about.given, *about.boxes))
     viewer = _VIEWER if sided else ""
-    return f"{_coordinates(about)}\n{viewer}{told}Find the box of each of these in the second picture: {', '.join(about.boxes)}."
+    return f"{_coordinates(about)}\n{viewer}{given}Find the box of each of these in the second picture: {', '.join(about.boxes)}."
 
 
 def box_instruction(sample: Sample) -> Mapping[str, str]:
@@ -209,13 +209,13 @@ def prompt_leakage_ious(samples: Sequence[Sample]) -> NDArray[np.float64] | None
     asked = [(sample.source_image, about) for sample in samples if (about := sample.localisation)]
     if not asked or len(asked) != len(samples):
         return None
-    told = tuple(_shares(about.given, about.size) for _, about in asked)
-    return _overlaps(told, tuple(_shares(about.boxes, about.size) for _, about in asked), tuple(group for group, _ in asked))
+    given = tuple(_shares(about.given, about.size) for _, about in asked)
+    return _overlaps(given, tuple(_shares(about.boxes, about.size) for _, about in asked), tuple(group for group, _ in asked))
 
 
 @lru_cache(maxsize=64)
-def _overlaps(told: tuple[_Named, ...], asked: tuple[_Named, ...], groups: tuple[str, ...]) -> NDArray[np.float64]:
-    found = metrics.prompt_leakage_iou(_by_name(told), _by_name(asked), groups)
+def _overlaps(given: tuple[_Named, ...], asked: tuple[_Named, ...], groups: tuple[str, ...]) -> NDArray[np.float64]:
+    found = metrics.prompt_leakage_iou(_by_name(given), _by_name(asked), groups)
     found.flags.writeable = False
     return found
 

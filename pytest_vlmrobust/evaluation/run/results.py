@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.store import Answer
 
-from .floor import floor
+from .chance import chance_level
 
 # Guesses: the score of an unreadable answer without images.
 #
@@ -40,15 +40,15 @@ def is_guess(setting: Setting, sample: Sample, score: Score) -> bool:
 
 
 def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
-    """Returns the scores of a cell for metrics, with :func:`floor` in place of guesses.
+    """Returns the scores of a cell for metrics, with :func:`chance_level` in place of guesses.
 
     ``scores`` have the views of each sample in a row, NaN where an inference failed, which is no guess.
     """
     if setting != NO_IMAGE:
         return [score.value for score in scores]
     guessed = [is_guess(setting, sample, score) for sample, score in zip(samples, scores, strict=True)]
-    unseen = floor(samples).scores.tolist() if any(guessed) else [math.nan] * len(samples)
-    return [worth if guess else score.value for guess, worth, score in zip(guessed, unseen, scores, strict=True)]
+    levels = chance_level(samples).scores.tolist() if any(guessed) else [math.nan] * len(samples)
+    return [level if guess else score.value for guess, level, score in zip(guessed, levels, scores, strict=True)]
 
 
 def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from pytest_vlmrobust.metrics import (
     names,
 )
 from pytest_vlmrobust.metrics.accuracy import (
+    best_blind_answer,
     interval_of_gain,
     interval_of_gain_share,
-    unseeing,
     visual_gain_interval,
     visual_gain_is_real,
 )
@@ -82,16 +82,16 @@ def test_two_arrays_of_different_length_are_named() -> None:
 
 def test_the_same_answer_throughout_counts_where_it_is_better_than_guessing() -> None:
     guesses = [0.5, 0.5, 0.5, 0.5]
-    found = unseeing(guesses, {"yes": [1, 0, 0, 0], "no": [0, 1, 1, 1]})
+    found = best_blind_answer(guesses, {"yes": [1, 0, 0, 0], "no": [0, 1, 1, 1]})
     assert (found.scores.tolist(), found.answer) == ([0, 1, 1, 1], "no")
-    even = unseeing(guesses, {"no": [0, 1, 0, 1]})
+    even = best_blind_answer(guesses, {"no": [0, 1, 0, 1]})
     assert (even.scores.tolist(), even.answer) == (guesses, "")
-    assert unseeing([], {"no": []}).scores.tolist() == []
+    assert best_blind_answer([], {"no": []}).scores.tolist() == []
 
 
 def test_answers_belong_to_the_samples() -> None:
     with pytest.raises(ValueError, match="guesses has 2 scores and scores has 1"):
-        unseeing([0.5, 0.5], {"no": [1]})
+        best_blind_answer([0.5, 0.5], {"no": [1]})
 
 
 LEVEL = 0.9
@@ -240,7 +240,7 @@ def test_a_gain_is_real_above_two_standard_errors_or_a_point() -> None:
 
 
 def test_the_intervals_of_clean_scores_lie_around_their_values() -> None:
-    table = ScoreTable(clean=np.repeat([1.0, 0.0], [30, 10]), floors=np.full(40, 0.25))
+    table = ScoreTable(clean=np.repeat([1.0, 0.0], [30, 10]), chance_levels=np.full(40, 0.25))
     accuracy = metrics.estimate("clean_accuracy", table, None, 0.9)
     assert (accuracy.low, accuracy.high) == pytest.approx(exact_interval(30, 40, 0.9))
     above = metrics.estimate("accuracy_above_chance", table, None, 0.9)

@@ -488,7 +488,7 @@ def _lucky_table(whole: Array, patches: Array, **more: object) -> ScoreTable:
     ("name", "missing"),
     [
         ("pcri_matched", "there are no scores of further attempts at the whole image"),
-        ("pcri_excess", "there are no chance levels of the samples"),
+        ("pcri_excess", "there are no chances of guessing"),
     ],
 )
 def test_what_a_companion_lacks_is_named(name: str, missing: str) -> None:

@@ -391,8 +391,8 @@ def test_bounds_within_the_noise_of_the_same_model(write: Path) -> None:
         "{id: pcri, metric: pcri, min: -10%}",
         "{id: clean, metric: clean_accuracy, min: 80%}",
     )
-    floors = {"accuracy_drop": 0.06, "worst_case_drop": 0.06, "clean_accuracy": 0.5}
-    (found,) = tighter_than_noise(policy.rules, floors)
+    noise = {"accuracy_drop": 0.06, "worst_case_drop": 0.06, "clean_accuracy": 0.5}
+    (found,) = tighter_than_noise(policy.rules, noise)
     assert str(found) == (
         "p.yaml:3: rule low (accuracy_drop <= 5 pp) is tighter than the noise of 6.0 pp that was measured: "
         "the same model may break it by chance. Loosen it, or make inference repeatable"

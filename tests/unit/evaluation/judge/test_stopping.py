@@ -38,7 +38,7 @@ from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
-from pytest_vlmrobust.evaluation.judge.reads import unseen_names
+from pytest_vlmrobust.evaluation.judge.reads import labels_missing
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -1194,9 +1194,9 @@ def test_without_categories_the_worst_one_asks_nothing(adaptive: Made) -> None:
 def test_groups_of_people_and_large_categories_that_a_part_lacks() -> None:
     people = [sample(number, category="", keys={"group": "fm"[number % 2]}) for number in range(4)]
     needs = metrics.get("worst_group_drop").needs
-    assert unseen_names(needs, people, people[:1]) == {"m"}
-    assert unseen_names(needs, people, people) == set()
+    assert labels_missing(needs, people, people[:1]) == {"m"}
+    assert labels_missing(needs, people, people) == set()
     of_kinds = [sample(number, category="large" if number < 30 else "small") for number in range(40)]
     needs = metrics.get("worst_category_drop").needs
-    assert unseen_names(needs, of_kinds, of_kinds[30:]) == {"large"}
-    assert unseen_names(needs, of_kinds, of_kinds[:1]) == set()
+    assert labels_missing(needs, of_kinds, of_kinds[30:]) == {"large"}
+    assert labels_missing(needs, of_kinds, of_kinds[:1]) == set()

@@ -86,9 +86,9 @@ def test_groups_and_categories_are_those_of_the_file() -> None:
     hard = tables["corruptions/hard"]
     assert hard.clean.tolist() == tables["corruptions"].clean[1::2].tolist()
     assert sorted(hard.clusters.sizes.tolist()) == [1, 1, 1, 1, 2]
-    floors, chances = (getattr(hard, name).mean() for name in ("floors", "chances"))
-    assert floors >= chances  # that of the commonest letter of these six questions
-    assert floors * 6 == round(floors * 6)
+    chance_levels, chances = (getattr(hard, name).mean() for name in ("chance_levels", "chances"))
+    assert chance_levels >= chances  # that of the commonest letter of these six questions
+    assert chance_levels * 6 == round(chance_levels * 6)
 
 
 def test_another_number_of_samples_is_made_of_whole_groups_of_the_file() -> None:

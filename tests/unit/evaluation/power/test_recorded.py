@@ -54,7 +54,7 @@ class TestARunAsTruth:
         assert found.categories == ("easy", "hard")
         assert found.clean.mean() == 1.0
         assert found.blind.mean() == 0.0
-        assert found.floors.mean() == 0.5  # always A, and a guess, are right on half
+        assert found.chance_levels.mean() == 0.5  # always A, and a guess, are right on half
 
     def test_its_pictures_are_drawn_again_with_all_their_questions(self, run: Path) -> None:
         (found,) = recorded.recorded_models(run)
@@ -62,8 +62,8 @@ class TestARunAsTruth:
         assert table.samples == 2_000
         assert table.scores("flip_v").mean() == pytest.approx(0.5, abs=0.08)
         assert table.clusters.count == 1_000
-        assert table.floors is not None
-        assert table.floors.mean() == pytest.approx(0.5, abs=0.08)
+        assert table.chance_levels is not None
+        assert table.chance_levels.mean() == pytest.approx(0.5, abs=0.08)
 
     def test_its_categories_are_judged(self, run: Path) -> None:
         """The hard half is lost upside down: a drop of 1 there, of 0 in the other, and of a half in all."""

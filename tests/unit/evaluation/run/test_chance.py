@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.run.floor import floor
+from pytest_vlmrobust.evaluation.run.chance import chance_level
 from tests.unit.evaluation.conftest import sample
 
 
@@ -20,7 +20,7 @@ def free(number: int, target: str | tuple[str, ...], **facts: str) -> Sample:
 
 def test_the_majority_of_yes_and_no() -> None:
     samples = [closed(number, "no" if number < 8 else "yes") for number in range(10)]
-    found = floor(samples)
+    found = chance_level(samples)
     assert found.scores.tolist() == [1.0] * 8 + [0.0] * 2
     assert found.note == "always 'No' gets 80.0 % of 10 yes/no questions"
     assert found.scores.mean() == 0.8
@@ -28,14 +28,14 @@ def test_the_majority_of_yes_and_no() -> None:
 
 def test_where_no_answer_is_better_than_guessing_it_is_guessing() -> None:
     samples = [*(closed(number, "yes" if number % 2 else "no") for number in range(4)), free(4, "a cat"), free(5, "a dog")]
-    found = floor(samples)
+    found = chance_level(samples)
     assert (found.scores.tolist(), found.note) == ([0.5] * 4 + [0.0] * 2, "")
 
 
 def test_the_commonest_letter_of_a_choice() -> None:
     texts = dict(zip("ABCD", "wxyz", strict=True))
     samples = [sample(number, options=texts, target=letter) for number, letter in enumerate("AAABCD")]
-    found = floor(samples)
+    found = chance_level(samples)
     assert found.scores.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
     assert found.note == "always A gets 50.0 % of 6 multiple-choice questions"
 
@@ -43,7 +43,7 @@ def test_the_commonest_letter_of_a_choice() -> None:
 def test_the_commonest_text_of_a_choice_whose_letters_are_shuffled() -> None:
     orders = ({"A": "no", "B": "yes"}, {"A": "yes", "B": "no"})
     samples = [sample(number, options=orders[number % 2], target="AB"[number % 2]) for number in range(4)]
-    found = floor(samples)
+    found = chance_level(samples)
     assert (found.scores.tolist(), found.note) == (
         [1.0] * 4,
         "always the option 'no' gets 100.0 % of 4 multiple-choice questions",
@@ -52,7 +52,7 @@ def test_the_commonest_text_of_a_choice_whose_letters_are_shuffled() -> None:
 
 def test_each_kind_of_answer_has_its_own() -> None:
     samples = [*(closed(number, "no") for number in range(3)), *(free(3 + number, f"word {number}") for number in range(3))]
-    assert floor(samples).scores.tolist() == [1.0] * 3 + [0.0] * 3
+    assert chance_level(samples).scores.tolist() == [1.0] * 3 + [0.0] * 3
 
 
 def test_an_open_answer_scores_what_its_scorer_gives_it() -> None:
@@ -61,22 +61,22 @@ def test_an_open_answer_scores_what_its_scorer_gives_it() -> None:
     other = free(2, ("a dog",) * 10, scorer="vqa_soft")
     more = free(3, ("2",) * 10, scorer="vqa_soft")
     # of ten people whom two agree with: eight see two others agree, two see one: (8 * 2/3 + 2 * 1/3) / 10
-    assert floor([agreed, some, other, more]).scores == pytest.approx([1.0, 0.6, 0.0, 1.0])
+    assert chance_level([agreed, some, other, more]).scores == pytest.approx([1.0, 0.6, 0.0, 1.0])
 
 
 def test_an_answer_of_one_sample_is_no_majority() -> None:
-    assert floor([free(number, word) for number, word in enumerate(("cat", "dog", "cow"))]).scores.tolist() == [0.0] * 3
+    assert chance_level([free(number, word) for number, word in enumerate(("cat", "dog", "cow"))]).scores.tolist() == [0.0] * 3
 
 
 def test_it_is_computed_once_for_the_same_samples() -> None:
     samples = tuple(closed(number, "no") for number in range(3))
-    assert floor(samples) is floor(list(samples))
-    assert floor(samples) is not floor(samples[:2])
+    assert chance_level(samples) is chance_level(list(samples))
+    assert chance_level(samples) is not chance_level(samples[:2])
     with pytest.raises(ValueError, match="read-only"):
-        floor(samples).scores[0] = 0.5
+        chance_level(samples).scores[0] = 0.5
 
 
 def test_boxes_and_no_samples_have_none() -> None:
-    assert floor([sample(0, task="boxes", options={}, target="")]).scores.tolist() == [0.0]
-    assert np.size(floor([]).scores) == 0
-    assert not math.isnan(floor([closed(0, "no")]).scores.mean())
+    assert chance_level([sample(0, task="boxes", options={}, target="")]).scores.tolist() == [0.0]
+    assert np.size(chance_level([]).scores) == 0
+    assert not math.isnan(chance_level([closed(0, "no")]).scores.mean())

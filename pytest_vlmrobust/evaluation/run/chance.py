@@ -1,4 +1,4 @@
-"""Floor: the score without looking at images, by guessing or by a constant answer to every question of a kind.
+"""Chance level: the score without looking at images, by guessing or by a constant answer to every question of a kind.
 
 A model that always says "No" is right whenever "No" is the target. So chance follows from the targets of the
 samples, wherever a score must exceed chance and wherever an answer without images counts as a guess. The
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import percent
-from pytest_vlmrobust.metrics.accuracy import unseeing
+from pytest_vlmrobust.metrics.accuracy import best_blind_answer
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.scoring.grading import normalised
 
@@ -29,7 +29,7 @@ _DATASETS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floor:
+class ChanceLevel:
     """The score of each sample without looking, shape (N,), and the answer that achieves it, in words."""
 
     scores: NDArray[np.float64]
@@ -50,17 +50,17 @@ class _SampleKey:
         return isinstance(other, _SampleKey) and self._ids == other._ids
 
 
-def floor(samples: Sequence[Sample]) -> Floor:
+def chance_level(samples: Sequence[Sample]) -> ChanceLevel:
     """Returns the scores without looking: for each kind of answer the better of guessing and a constant answer.
 
     The constant answers: the most common letter, and the most common text of the right option; the more common of yes and no; the
     most common accepted answer to open questions if at least two samples accept it, scored by their scorers.
     """
-    return _floor(_SampleKey(samples))
+    return _chance_level(_SampleKey(samples))
 
 
 @lru_cache(maxsize=_DATASETS)
-def _floor(key: _SampleKey) -> Floor:
+def _chance_level(key: _SampleKey) -> ChanceLevel:
     samples = key.samples
     scores = np.array([sample.chance for sample in samples], float)
     tasks = np.array([sample.task for sample in samples], dtype=object)
@@ -68,13 +68,13 @@ def _floor(key: _SampleKey) -> Floor:
     for task in dict.fromkeys(sample.task for sample in samples):
         rows = np.flatnonzero(tasks == task)
         own = [samples[row] for row in rows.tolist()]
-        best = unseeing(scores[rows], _answers(task, own))
+        best = best_blind_answer(scores[rows], _answers(task, own))
         scores[rows] = best.scores
         if best.answer:
             noun = _NOUNS.get(task, task)
             notes.append(f"always {best.answer} gets {percent(float(best.scores.mean()))} of {len(own)} {noun} questions")
     scores.flags.writeable = False
-    return Floor(scores, "; ".join(notes))
+    return ChanceLevel(scores, "; ".join(notes))
 
 
 def _answers(task: str, samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
