@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.after.comparison import Comparison
     from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.reporting.files import RunFiles
-    from pytest_vlmrobust.reporting.headlines import Headline, Number
+    from pytest_vlmrobust.reporting.sweeps import Headline, Number
 
 
 def add(commands: Commands) -> None:
@@ -75,7 +75,7 @@ def _add_runs(commands: Commands) -> None:
 
 def _list_runs(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.headlines import legend
+    from pytest_vlmrobust.reporting.sweeps import legend
     from pytest_vlmrobust.reporting.writing import render_table
 
     found = _some_runs(options.store)

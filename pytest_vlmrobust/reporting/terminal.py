@@ -16,9 +16,9 @@ from pytest_vlmrobust.core.words import all_of, interval, on_one_line, printable
 
 from .explanation import ViewedTest
 from .facts import RunFacts, noise_lines, policy_replacements
-from .headlines import Headline, legend
 from .subject import WaiverUse
-from .view import RunView, outcome_counts
+from .sweeps import Headline, legend, outcome_counts
+from .view import RunView
 from .writing import print_sentence, sentence_rows, text_console
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pytest_vlmrobust.store.spending import budget_lines
 
 from .explanation import ViewedTest, warnings_of
 from .facts import RunFacts, ci_variables, noise_lines, policy_replacements, purposes
-from .headlines import Headline, headlines
 from .subject import Applied, OpenRule, Subject, WaiverUse, applied_policies, open_rules, subject
+from .sweeps import Headline, Sweep, headlines, outcome_counts, sweeps
 
 _MOST = 12
 """The most details shown of a limit."""
@@ -43,8 +43,6 @@ MEANINGS = {
 }
 NO_VERDICT = "\N{EN DASH}"
 """How tables show that a test was measured and no rule judges it."""
-QUIET = (Outcome.PASS, Outcome.MEASURED)
-"""Outcomes that need no separate line when there are many."""
 INDEX = "rci"
 _NOT_APPLICABLE = " does not apply: "
 _NEVER_GO = ": the run is not GO, whatever the gate found"
@@ -270,6 +268,16 @@ class RunView:
                 if question.example.kind == NEWLY_WRONG:
                     found.setdefault((question.record.dataset, question.example.sample), question)
         return list(found.values())[:most]
+
+    @cached_property
+    def sweeps(self) -> list[Sweep]:
+        """Each model on each dataset."""
+        return sweeps(self.records)
+
+    @cached_property
+    def families(self) -> list[ViewedTest]:
+        """The tests about families of models, worst first."""
+        return [test for test in self.tests if test.record.test == FAMILY]
 
     @cached_property
     def numbers(self) -> list[Headline]:
@@ -504,12 +512,6 @@ class RunView:
         ]
         words = "verdict holds for these samples only", "verdicts hold for these samples only"
         return _counted("by value", points, *words, ": what was judged is the value, not the interval")
-
-
-def outcome_counts(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
-    """Returns the number of records per outcome, worst first, without zeros."""
-    counts = Counter(record.outcome for record in records)
-    return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
 
 
 def in_words(counts: Iterable[tuple[Outcome, int]]) -> str:

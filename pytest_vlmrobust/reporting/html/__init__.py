@@ -1,7 +1,7 @@
 """The report as one HTML file: no network, light and dark, for wide and narrow screens, with and without JavaScript.
 
-``page`` builds it, and ``models`` builds the page of several models. ``sweeps``, ``charts`` and ``groups``
-provide its sections, and ``samples`` the drill-down; ``drawing`` draws the charts.
+``page`` builds it from the view of a run, and ``models`` the page of several models. ``charts`` and ``samples`` provide
+its charts and its drill-down; ``drawing`` draws.
 """
 
 from __future__ import annotations

@@ -3,123 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pytest_vlmrobust.core.cell import CLEAN_NAME, LEVELS, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK, Measure, Record
-from pytest_vlmrobust.reporting.view import outcome_counts
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK, Measure
+from pytest_vlmrobust.metrics import human_reference
+from pytest_vlmrobust.reporting.sweeps import Line, Sweep
 
 from . import drawing
 from .drawing import Bar, Flip, Point
-from .sweeps import Sweep
 from .words import MARKS, bound_text, interval, number, share
 
-# Heatmap of accuracy drops by family and level.
-
-
-DROP = "accuracy_drop"
-OTHER = "no level"
-"""The column of settings without one of the three levels."""
-LADDER = "ladder"
-PATCHES = "patches"
 _STEPS = (0.01, 0.05, 0.10, 0.20, 0.30, 0.50)
 """Drops, as fractions, at which the colour changes."""
+_MOST = 20
+"""Settings that a chart shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A setting in the map."""
-
-    record: Record
-    drop: float
-
-    @property
-    def shade(self) -> str:
-        """The CSS class of its colour."""
-        return shade(self.drop)
-
-    @property
-    def by_value(self) -> bool:
-        """Whether the verdict is by value."""
-        measure = self.record.measure_of(DROP)
-        return measure is not None and measure.judge == "value"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A perturbation at its levels; ``None`` for a level that did not run."""
-
-    name: str
-    spots: list[Spot | None]
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyMap:
-    """The perturbations of a family against levels, with the mean drop of each level."""
-
-    name: str
-    columns: list[str]
-    rows: list[Row]
-
-    def spots(self, column: str) -> list[Spot]:
-        """Returns the settings in a level's column, or those without such a level for :data:`OTHER`."""
-        chosen = [at for at, name in enumerate(self.columns) if (name if name in LEVELS else OTHER) == column]
-        return [spot for row in self.rows for at in chosen if (spot := row.spots[at]) is not None]
-
-    def mean(self, column: str) -> float:
-        """Returns the mean drop of a column; NaN if unknown."""
-        drops = [spot.drop for spot in self.spots(column) if math.isfinite(spot.drop)]
-        return sum(drops) / len(drops) if drops else math.nan
-
-    def worst(self, column: str) -> Spot | None:
-        """Returns the setting of a column that loses most."""
-        return max(self.spots(column), key=lambda spot: -math.inf if math.isnan(spot.drop) else spot.drop, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """Families against levels, a line per family."""
-
-    columns: list[str]
-    families: list[FamilyMap]
-
-    @property
-    def has_partial(self) -> bool:
-        """Whether a test of it stopped early."""
-        return any(spot.record.n_samples for spot in self._spots())
-
-    @property
-    def has_by_value(self) -> bool:
-        """Whether any of its verdicts is by value."""
-        return any(spot.by_value for spot in self._spots())
-
-    def _spots(self) -> Iterator[Spot]:
-        return (spot for family in self.families for row in family.rows for spot in row.spots if spot is not None)
-
-    def outcomes(self, family: FamilyMap, column: str) -> list[tuple[object, int]]:
-        """Returns how many settings of a family and level have each verdict, worst first."""
-        return list(outcome_counts(spot.record for spot in family.spots(column)))
-
-
-def overview(sweep: Sweep) -> Overview | None:
-    """Returns the drops of a sweep by family and level; ``None`` without perturbed cells other than rungs and patches."""
-    by_family: dict[str, list[Record]] = {}
-    for record in sweep.cells:
-        if is_mapped(record):
-            by_family.setdefault(record.family, []).append(record)
-    families = [_family(name, cells) for name, cells in by_family.items()]
-    columns = [column for column in (*LEVELS, OTHER) if any(family.spots(column) for family in families)]
-    return Overview(columns, families) if families else None
-
-
-def is_mapped(record: Record) -> bool:
-    """Whether a cell belongs in the map: a measured perturbation that is neither a rung nor a grid of patches."""
-    asked = bool(record.family) and not record.not_asked
-    return asked and record.family not in (LADDER, PATCHES) and record.measure_of(DROP) is not None
+def share_shade(share: float, positions: int) -> str:
+    """Returns the CSS class of a position's share: ``s0`` for none to ``s6`` for twice an even share or more."""
+    return "nan" if math.isnan(share) else f"s{min(6, round(3 * share * positions))}"
 
 
 def shade(drop: float) -> str:
@@ -131,35 +37,6 @@ def shade(drop: float) -> str:
     return f"h{sum(drop >= step for step in _STEPS)}"
 
 
-def _family(name: str, cells: Sequence[Record]) -> FamilyMap:
-    by_name: dict[str, dict[str, Spot]] = {}
-    for record in cells:
-        bare, column = _place(record)
-        drop = record.measure_of(DROP)
-        by_name.setdefault(bare, {})[column] = Spot(record, drop.value if drop else math.nan)
-    columns = _sort_columns({column for spots in by_name.values() for column in spots})
-    rows = [Row(bare, [spots.get(column) for column in columns]) for bare, spots in by_name.items()]
-    return FamilyMap(name, columns, rows)
-
-
-def _place(record: Record) -> tuple[str, str]:
-    """Returns row and column of a setting; for a composed setting, the last step's parameter is the column."""
-    bare, colon, level = record.setting.rpartition(":")
-    if colon and "+" not in level and record.level in ("", level):
-        return bare, level
-    return record.setting, OTHER
-
-
-def _sort_columns(columns: Collection[str]) -> list[str]:
-    order = {level: index for index, level in enumerate(LEVELS)}
-    numeric = {column: int(column) for column in columns if column.isdecimal()}
-    return sorted(columns, key=lambda column: (order.get(column, len(order)), column == OTHER, numeric.get(column, 0), column))
-
-
-_MOST = 20
-_HARMFUL, _HELPFUL = "harmful_flip_rate", "helpful_flip_rate"
-
-
 @dataclass(frozen=True, slots=True)
 class Chart:
     """A drawing with its numbers; ``svg`` is empty if none is known."""
@@ -168,53 +45,47 @@ class Chart:
     caption: str
     svg: Markup
     header: tuple[str, ...]
-    rows: list[tuple[Record | None, tuple[str, ...]]]
+    rows: list[tuple[Line | None, tuple[str, ...]]]
+    """The cells of each row, and the test that the first one leads to."""
     notes: tuple[str, ...] = ()
 
 
-def worst_settings(sweep: Sweep) -> Chart | None:
-    """Returns the settings of a sweep that cost most, with intervals and bounds."""
-    drops = [(record, record.measure_of(DROP)) for record in sweep.cells if _is_ranked(record)]
-    known = [(record, drop) for record, drop in drops if drop is not None and math.isfinite(drop.value)]
+def charts(sweep: Sweep) -> list[Chart]:
+    """Returns the charts of a sweep: of drops, of resolutions, and of answers that flipped."""
+    return [chart for chart in (_worst_settings(sweep), resolution_curve(sweep), _flips(sweep)) if chart]
+
+
+def _worst_settings(sweep: Sweep) -> Chart | None:
+    known = sweep.drops
     if not known:
         return None
-    ranked = sorted(known, key=lambda pair: (-pair[1].value, pair[0].id))[:_MOST]
-    bars = [bar(f"{_part(record)}{record.setting}", drop) for record, drop in ranked]
-    title = "Settings that cost most" if len(known) > 1 else "What the setting costs"
+    ranked = known[:_MOST]
     rest = f" The {len(ranked)} worst of {len(known)} settings." if len(known) > len(ranked) else ""
-    part = f" {PARTIAL_MARK} {PARTIAL}." if any(record.n_samples for record, _ in ranked) else ""
+    part = f" {PARTIAL_MARK} {PARTIAL}." if any(line.part for line in ranked) else ""
     return Chart(
-        title,
+        "Settings that cost most" if len(known) > 1 else "What the setting costs",
         f"Drop of accuracy, its interval, and the bound (vertical tick) of the rule that decided.{rest}"
-        f"{by_value_note(drop for _, drop in ranked)}{part}",
-        drawing.ranking(bars, axis="drop of accuracy, pp", label=f"Settings that cost {sweep.name} most"),
+        f"{_by_value_note(ranked)}{part}",
+        drawing.ranking(
+            [_bar(f"{line.part}{line.name}", line.measure) for line in ranked],
+            axis="drop of accuracy, pp",
+            label=f"Settings that cost {sweep.name} most",
+        ),
         ("setting", "drop", "interval", "bound", "verdict"),
-        [
-            (
-                record,
-                (
-                    record.setting,
-                    f"{_part(record)}{number(drop.value, drop.unit)}",
-                    interval(drop),
-                    bound_text(drop.bound),
-                    str(drop.outcome),
-                ),
-            )
-            for record, drop in ranked
-        ],
+        [(line, _drop_row(line)) for line in ranked],
     )
 
 
-def _part(record: Record) -> str:
-    return PARTIAL_MARK if record.n_samples else ""
+def _drop_row(line: Line) -> tuple[str, ...]:
+    value, ends = _numbers(line)
+    return line.name, f"{line.part}{value}", ends, bound_text(line.measure.bound), str(line.measure.outcome)
 
 
-def _is_ranked(record: Record) -> bool:
-    """Whether a setting may be ranked with others: those that first shrink images are a separate experiment."""
-    return is_mapped(record) and LADDER not in record.family.split("+")
+def _numbers(line: Line) -> tuple[str, str]:
+    return number(line.measure.value, line.measure.unit), interval(line.measure)
 
 
-def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
+def _bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
     """Returns the row of a share or a drop, drawn in percent; no interval is drawn where none is known."""
     mark = MARKS[measure.outcome]
     low, high = (100 * (end if math.isfinite(end) else measure.value) for end in measure.interval)
@@ -226,33 +97,31 @@ def bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
     return Bar(label, 100 * measure.value, low, high, ends, mark.css, sign, reference, told)
 
 
-def by_value_note(measures: Iterable[Measure]) -> str:
+def _by_value_note(lines: Iterable[Line]) -> str:
     """Returns the legend of the mark for rows judged by value; empty without such rows."""
-    return f" {BY_VALUE_MARK} {BY_VALUE}, not by the interval." if any(one.judge == "value" for one in measures) else ""
+    return f" {BY_VALUE_MARK} {BY_VALUE}, not by the interval." if any(line.by_value for line in lines) else ""
 
 
 def resolution_curve(sweep: Sweep) -> Chart | None:
     """Returns accuracy against image size, marking rungs that reached the model at the same size."""
-    cells = [record for record in sweep.cells if record.family == LADDER and record.level.isdecimal()]
-    accuracies = [(record, accuracy) for record in cells if (accuracy := record.measure_of("accuracy")) is not None]
-    known = sorted((pair for pair in accuracies if math.isfinite(pair[1].value)), key=lambda pair: int(pair[0].level))
+    known, merged = sweep.rungs, sweep.merged_sizes
     if len(known) < 2:
         return None
-    merged = collapsed_sizes(record for record, _ in known)
     rungs = [
         Point(
-            int(record.level),
-            record.level,
-            100 * m.value,
-            100 * m.interval[0],
-            100 * m.interval[1],
-            _rung_told(record, m),
-            hollow=record.received in merged,
+            int(line.record.level),
+            line.record.level,
+            100 * line.measure.value,
+            100 * line.measure.interval[0],
+            100 * line.measure.interval[1],
+            _rung_told(line),
+            hollow=line.record.received in merged,
         )
-        for record, m in known
+        for line in known
     ]
     marked = sum(rung.hollow for rung in rungs)
     collapsed_note = f" Hollow ({marked}): the model's preprocessor resized it to the same size as a neighbour." if marked else ""
+    names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without images"}
     return Chart(
         "Accuracy by resolution",
         f"Accuracy at each rung of the ladder with its interval at each point.{collapsed_note}",
@@ -261,70 +130,121 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
             across="long edge of the images, pixels",
             up="accuracy, %",
             label=f"Accuracy of {sweep.name} by resolution",
-            levels=_levels(sweep),
+            levels=[
+                (names[line.record.setting], 100 * line.measure.value)
+                for line in sweep.baselines
+                if line.measure is not None and math.isfinite(line.measure.value)
+            ],
             ends=(0.0, 102.0),
         ),
         ("long edge", "accuracy", "interval", "reached the model as", "other rungs"),
-        [
-            (
-                record,
-                (
-                    record.level,
-                    number(m.value, m.unit),
-                    interval(m),
-                    record.received or "not said",
-                    "same as another" if record.received in merged else "",
-                ),
-            )
-            for record, m in known
-        ],
+        [(line, _rung_row(line, same=line.record.received in merged)) for line in known],
         tuple(dict.fromkeys(note for record in sweep.summaries for note in record.notes)),
     )
 
 
-def _rung_told(record: Record, accuracy: Measure) -> str:
-    received = f"; reached the model as {record.received}" if record.received else ""
-    return f"{number(accuracy.value, accuracy.unit)} {interval(accuracy)}{received}"
+def _rung_told(line: Line) -> str:
+    received = f"; reached the model as {line.record.received}" if line.record.received else ""
+    return f"{' '.join(_numbers(line))}{received}"
 
 
-def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
-    """Returns the sizes at which several rungs reached the model alike."""
-    counts = Counter(record.received for record in rungs if record.received and " more" not in record.received)
-    return {received for received, count in counts.items() if count > 1}
+def _rung_row(line: Line, *, same: bool) -> tuple[str, ...]:
+    return line.record.level, *_numbers(line), line.record.received or "not said", "same as another" if same else ""
 
 
-def _levels(sweep: Sweep) -> list[tuple[str, float]]:
-    """Returns the accuracy with clean images and without images, if known."""
-    names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without images"}
-    cells = {setting: sweep.cell(setting) for setting in names}
-    measures = {setting: record.measure_of("accuracy") for setting, record in cells.items() if record is not None}
-    return [
-        (names[key], 100 * measure.value)
-        for key, measure in measures.items()
-        if measure is not None and math.isfinite(measure.value)
-    ]
-
-
-def flips(sweep: Sweep) -> Chart | None:
-    """Returns how many answers each setting turned wrong and right, most wrong first."""
-    pairs = []
-    for record in sweep.cells:
-        harmful, helpful = record.measure_of(_HARMFUL), record.measure_of(_HELPFUL)
-        if _is_ranked(record) and harmful is not None and helpful is not None and math.isfinite(harmful.value + helpful.value):
-            pairs.append((record, harmful, helpful))
+def _flips(sweep: Sweep) -> Chart | None:
+    pairs = sweep.flips
     if not pairs:
         return None
-    pairs.sort(key=lambda three: (-three[1].value, three[0].id))
     top = pairs[:_MOST]
+    rows = [(line.name, share(line.measure.value), share(right.value)) for line, right in top]
     drawn = [
-        Flip(record.setting, wrong.value, right.value, f"{share(wrong.value)} turned wrong, {share(right.value)} turned right")
-        for record, wrong, right in top
+        Flip(name, line.measure.value, right.value, f"{wrong} turned wrong, {righted} turned right")
+        for (line, right), (name, wrong, righted) in zip(top, rows, strict=True)
     ]
-    both = sum(harmful.value + helpful.value for _, harmful, helpful in pairs) / len(pairs)
+    both = sum(line.measure.value + right.value for line, right in pairs) / len(pairs)
     return Chart(
         "Answers that flipped",
         f"A drop is the difference of the two. Over {len(pairs)} settings, {share(both)} of the answers flipped.",
         drawing.flips(drawn, label=f"Answers of {sweep.name} that flipped"),
         ("setting", "turned wrong", "turned right"),
-        [(record, (record.setting, share(harmful.value), share(helpful.value))) for record, harmful, helpful in top],
+        [(line, row) for (line, _), row in zip(top, rows, strict=True)],
     )
+
+
+# Tasks of the Observatory: gaps between positions and groups of people, and human performance.
+
+
+_SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_ood": "illusions"}
+_SCORE = "identity_accuracy"
+_GAPS = {"split_group_gap": "groups of people", "split_position_gap": "positions"}
+PEOPLE = "The ticks of people are the paper's results on its own images, and nothing is judged by them."
+
+
+def observatory(sweeps: Sequence[Sweep]) -> list[Chart]:
+    """Returns the charts of the tasks: their scores, and the gaps between positions and groups of people."""
+    return [chart for chart in (_scores(sweeps), _gaps(sweeps)) if chart]
+
+
+def _scores(sweeps: Sequence[Sweep]) -> Chart | None:
+    """Returns the score of each task on each split, next to human performance in the paper's study."""
+    measured, rest = _of_tasks(sweeps, (_SCORE,))
+    if not measured and not rest:
+        return None
+    references = {sweep.task: human_reference(sweep.task) for sweep, _ in measured}
+    tasks: dict[str, list[str]] = {}
+    for task, reference in references.items():
+        if reference is not None:
+            tasks.setdefault(reference.text, []).append(task)
+    people = "; ".join(f"{', '.join(names)}: {text}" for text, names in tasks.items())
+    values = {task: None if reference is None else reference.value for task, reference in references.items()}
+    published = {task: "not published" if value is None else share(value) for task, value in values.items()}
+    return Chart(
+        "Tasks",
+        f"Accuracy (mean overlap for boxes) with its interval.{_by_value_note(line for _, line in measured)}",
+        _ranked(measured, values, axis="score, %", label="Scores of the Observatory's tasks"),
+        ("task", "pictures", "score", "interval", "bound", "verdict", "people, in the paper"),
+        [(line, (*_row(sweep, line), published[sweep.task])) for sweep, line in measured],
+        (*rest, *([f"{PEOPLE} {people}"] if people else [])),
+    )
+
+
+def _gaps(sweeps: Sequence[Sweep]) -> Chart | None:
+    """Returns how far positions in the grid, and groups of people, are apart."""
+    measured, rest = _of_tasks(sweeps, tuple(_GAPS))
+    if not measured and not rest:
+        return None
+    return Chart(
+        "Gaps between positions and between groups of people",
+        f"The best minus the worst one, with its interval.{_by_value_note(line for _, line in measured)}",
+        _ranked(measured, {}, axis="gap, pp", label="Gaps between positions and groups"),
+        ("task", "pictures", "gap", "interval", "bound", "verdict", "between"),
+        [(line, (*_row(sweep, line), _GAPS[line.measure.metric])) for sweep, line in measured],
+        tuple(rest),
+    )
+
+
+def _of_tasks(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> tuple[list[tuple[Sweep, Line]], list[str]]:
+    """Returns the finite measures of tasks, and a sentence about the others."""
+    every = [(sweep, line) for sweep in sweeps if sweep.task for line in sweep.measured(metrics)]
+    finite = [pair for pair in every if math.isfinite(pair[1].measure.value)]
+    unasked = sum(bool(line.record.not_asked) for _, line in every)
+    undefined = len(every) - len(finite) - unasked
+    counts = {f"{unasked} were not asked": unasked, f"{undefined} are undefined": undefined}
+    reasons = [words for words, count in counts.items() if count > 0]
+    return finite, [f"Of {len(every)} numbers, {' and '.join(reasons)}: their tests say why."] if reasons else []
+
+
+def _row(sweep: Sweep, line: Line) -> tuple[str, ...]:
+    bound, verdict = bound_text(line.measure.bound), str(line.record.outcome)
+    return sweep.name, _SPLITS.get(line.name, line.name), *_numbers(line), bound, verdict
+
+
+def _ranked(measured: Sequence[tuple[Sweep, Line]], people: Mapping[str, float | None], *, axis: str, label: str) -> Markup:
+    several = len({sweep.model for sweep, _ in measured}) > 1
+    bars = []
+    for sweep, line in measured:
+        split = "" if line.name == CLEAN_NAME else f", {_SPLITS[line.name]}" if line.name in _SPLITS else line.name
+        model = f"{sweep.model} " if several else ""
+        bars.append(_bar(f"{model}{sweep.dataset}{split}", line.measure, people.get(sweep.task)))
+    return drawing.ranking(bars, axis=axis, label=label, zero=False) if bars else Markup()

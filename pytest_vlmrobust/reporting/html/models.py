@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import all_of
 from pytest_vlmrobust.evaluation.after.standings import PATCH_BOXES, Board, ModelAnalysis, Ranking, Standing
 from pytest_vlmrobust.reporting.analyses import Table, board_tables
+from pytest_vlmrobust.reporting.sweeps import Line
 
 from . import drawing, page
 from .charts import Chart
@@ -116,7 +116,7 @@ def _patch_boxes(board: Board) -> list[Chart]:
         caption = (
             f"Share in the right answers, over {counted} pairs of model and dataset: all of them, the middle half, the median."
         )
-        shown: list[tuple[Record | None, tuple[str, ...]]] = [
+        shown: list[tuple[Line | None, tuple[str, ...]]] = [
             (None, (row.of, *(number(value.value) for value in row.values.values()))) for row in own
         ]
         charts.append(Chart(label, caption, drawn, ("patch", *(name.replace("_", " ") for name in own[0].values)), shown))

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -20,14 +19,14 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
-from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, FAMILY, PARTIAL, PARTIAL_MARK, Record
+from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.analyses import analysis_tables
 from pytest_vlmrobust.reporting.facts import flat, mapping, noise_by_metric, why_unmeasured
-from pytest_vlmrobust.reporting.view import QUIET, Limit, RunView, outcome_counts
+from pytest_vlmrobust.reporting.sweeps import Sweep
+from pytest_vlmrobust.reporting.view import Limit, RunView
 
-from . import charts, groups, samples, sweeps, words
-from .samples import addresses, drill_down
+from . import charts, samples, words
 
 # Common to all pages: style, script, security policy, and templates.
 
@@ -205,42 +204,33 @@ _ELSEWHERE = ("policies", "repeatability", "command")
 
 def render_html(view: RunView) -> str:
     """Returns the report; thumbnails are read from the folder of the run."""
-    records, facts, manifest = view.records, view.facts, view.facts.origins
-    ordered = [test.record for test in view.tests]
-    names = addresses(ordered)
-    thumbnails = samples.embed_thumbnails(ordered, facts.pictures)
+    facts = view.facts
+    names = samples.addresses(view.tests)
+    thumbnails = samples.embed_thumbnails(view.tests, facts.pictures)
+    lacking = samples.left_out(view.tests, thumbnails)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
     places = {name: at for at, name in enumerate(thumbnails)}
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
     script = asset("common.js") + asset("script.js")
-    loud = [record for record in ordered if record.deciding not in (*QUIET, Outcome.WAIVED)]
-    sections, tasks, tables = _sections(records), _observatory(records), analysis_tables(view.analyses)
-    family_records = [record for record in ordered if record.test == FAMILY]
+    tasks, tables = charts.observatory(view.sweeps), analysis_tables(view.analyses)
     return environment.get_template("page.html").render(
         view=view,
         colour=words.DECISIONS[view.decision].css if view.word == view.decision else "waived",
         claims=Claims.of(view),
-        records=ordered,
-        outcomes=view.outcomes,
-        parts=_parts(sweeps=sections, analyses=tables, observatory=tasks, families=family_records, noise=facts.repeatability),
-        breaches=loud[:_BREACHES],
-        loud=len(loud),
-        worst=view.worst_questions(),
-        waivers=view.waivers,
+        parts=_parts(sweeps=view.sweeps, analyses=tables, observatory=tasks, families=view.families, noise=facts.repeatability),
+        breaches=view.explained[:_BREACHES],
         waived=Outcome.WAIVED,
         facts=facts,
-        limits=[*view.limits, *_left_out(ordered, thumbnails)],
-        sweeps=sections,
-        families=family_records,
+        limits=[*view.limits, *([Limit("page", lacking)] if lacking else [])],
+        sweeps=[_section(sweep, few=len(view.sweeps) <= _OPEN) for sweep in view.sweeps],
         analyses=tables,
         observatory=tasks,
-        policies=view.policies,
-        manifest=_manifest(manifest),
+        manifest=_manifest(facts.origins),
         command=facts.command.whole() if facts.command else "",
         example=next((test.command for test in view.tests if test.command), ""),
-        data=drill_down(view.tests, thumbnails),
+        data=samples.drill_down(view.tests, thumbnails),
         security=security(asset("style.css"), script),
         script=script,
     )
@@ -273,41 +263,14 @@ def _parts(**contents: Sequence[object]) -> list[Part]:
     return [part for part in _PARTS if contents.get(part.anchor, True)]
 
 
-def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Returns the section of each sweep for the template."""
-    all_sweeps = sweeps.sweeps(records)
-    return [
-        {
-            "sweep": sweep,
-            "outcomes": outcome_counts(sweep.records),
-            **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
-            "overview": charts.overview(sweep),
-            "charts": [
-                chart for chart in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if chart
-            ],
-            "unasked": sum(record.deciding is Outcome.MEASURED and bool(record.not_asked) for record in sweep.summaries),
-            "not_asked": Counter(record.not_asked for record in sweep.records if record.not_asked),
-            "spatial": groups.spatial(sweep),
-            "patches": groups.table(sweep),
-            "open": len(all_sweeps) <= _OPEN or any(str(record.outcome) == "FAIL" for record in sweep.records),
-        }
-        for sweep in all_sweeps
-    ]
-
-
-def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
-    all_sweeps = sweeps.sweeps(records)
-    return [chart for chart in (groups.scores(all_sweeps), groups.gaps(all_sweeps)) if chart is not None]
-
-
-def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
-    files = samples.picture_files(records)
-    lacking = len(files - set(thumbnails))
-    text = (
-        f"{lacking} of {len(files)} thumbnails are not on this page: "
-        "they are no longer in the store, or would make the page too large"
-    )
-    return [Limit("page", text)] if lacking else []
+def _section(sweep: Sweep, *, few: bool) -> dict[str, Any]:
+    """Returns the section of a sweep for the template."""
+    return {
+        "sweep": sweep,
+        "charts": charts.charts(sweep),
+        "patches": samples.patch_table(sweep),
+        "open": few or any(outcome is Outcome.FAIL for outcome, _ in sweep.outcomes),
+    }
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -324,5 +287,10 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
 def _environment() -> Environment:
     environment = templates()
     environment.filters |= {"bound_text": words.bound_text}
-    environment.globals |= {"kinds": groups.KINDS, "noise_by_metric": noise_by_metric, "why_unmeasured": why_unmeasured}
+    environment.globals |= {
+        "kinds": samples.KINDS,
+        "share_shade": charts.share_shade,
+        "noise_by_metric": noise_by_metric,
+        "why_unmeasured": why_unmeasured,
+    }
     return environment

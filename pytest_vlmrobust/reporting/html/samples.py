@@ -1,4 +1,4 @@
-"""The drill-down: its samples as JSON inside the page, each once, with thumbnails as text."""
+"""Samples of a page: the drill-down as JSON, each sample once, thumbnails as text, and the table of patches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import Example, Measure, Record
+from pytest_vlmrobust.core.record import Example, Measure, Picture, Reply
 from pytest_vlmrobust.reporting.explanation import ViewedTest
+from pytest_vlmrobust.reporting.sweeps import PATCHES, Sweep
 
 from .words import MARKS, bound_text, interval, number, visible_text
 
@@ -35,30 +37,31 @@ _ASKED = ("sample", "question", "options", "target", "category")
 """Fields of an example about the question, which many tests share and which are written once."""
 
 
-def addresses(records: Sequence[Record]) -> dict[str, str]:
-    """Returns the name of each record in the page's address by its key: its id, numbered if shared."""
+def addresses(tests: Iterable[ViewedTest]) -> dict[str, str]:
+    """Returns the name of each test in the page's address by its key: its id, numbered if shared."""
     names: dict[str, str] = {}
     taken: dict[str, int] = {}
-    for record in records:
-        name = visible_text(record.id)[:_LONGEST_NAME]
+    for test in tests:
+        name = visible_text(test.record.id)[:_LONGEST_NAME]
         taken[name] = taken.get(name, 0) + 1
-        names[record.key] = name if taken[name] == 1 else f"{name}~{taken[name]}"
+        names[test.record.key] = name if taken[name] == 1 else f"{name}~{taken[name]}"
     return names
 
 
 def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Markup:
     """Returns the JSON of all records: nothing in it can end the element that it is in."""
-    names = addresses([test.record for test in shown])
+    names = addresses(shown)
     places = {name: at for at, name in enumerate(pictures)}
     asked: dict[str, int] = {}
     tests: list[Any] = []
     left = MOST_EXAMPLES
-    for record, command in ((test.record, test.command) for test in shown):
+    for test in shown:
+        record = test.record
         examples = [_example(example, places, asked) for example in record.examples[:left]]
         left -= len(examples)
-        known: dict[str, Any] = {"name": names[record.key], "command": command, "examples": examples}
+        known: dict[str, Any] = {"name": names[record.key], "command": test.command, "examples": examples}
         known["elsewhere"] = len(record.examples) - len(examples)
-        tests.append(_readable({**_content(record), **known}))
+        tests.append(_readable({**_content(test), **known}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
     printed = {"tests": _PRINTED_TESTS, "samples": _PRINTED_SAMPLES}
     content = {"marks": marks, "printed": printed, "pictures": list(pictures.values()), "tests": tests}
@@ -87,16 +90,17 @@ def _short(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if _has_content(value)}
 
 
-def _content(record: Record) -> dict[str, Any]:
+def _content(test: ViewedTest) -> dict[str, Any]:
+    record = test.record
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record) if field.name not in _DROPPED}
-    measures = [_measure(measure, record) for measure in fields.pop("measures")]
+    measures = [_measure(measure, record.reason) for measure in fields.pop("measures")]
     return {**_short(fields), "lost": list(record.worst), "measures": measures}
 
 
-def _measure(measure: Measure, record: Record) -> dict[str, Any]:
+def _measure(measure: Measure, reason: str) -> dict[str, Any]:
     """Returns a measure in its author's unit, without sentences for missing rules or repeated facts."""
     kept = _short(dataclasses.asdict(measure))
-    if (measure.outcome is Outcome.MEASURED and not measure.rule) or measure.reason == record.reason:
+    if (measure.outcome is Outcome.MEASURED and not measure.rule) or measure.reason == reason:
         kept.pop("reason", None)
     for name in ("source", "low", "high", "decisive_low", "decisive_high", "unit", "ends"):
         kept.pop(name, None)
@@ -131,7 +135,7 @@ _NAME = re.compile(r"[0-9a-f]{8,128}\.webp\Z")
 _SIGNATURE = (b"RIFF", b"WEBP")
 
 
-def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int = BUDGET) -> dict[str, str]:
+def embed_thumbnails(tests: Sequence[ViewedTest], folder: Path | None, budget: int = BUDGET) -> dict[str, str]:
     """Returns thumbnails by file name, as base64 of WebP; missing ones and those beyond the budget are left out.
 
     The first example of each test comes before the second of any, in the given order of tests, so the worst come first.
@@ -140,7 +144,7 @@ def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int
     if folder is None:
         return thumbnails
     left = budget
-    for name in dict.fromkeys(_in_order(records)):
+    for name in dict.fromkeys(_in_order(tests)):
         content = stored_thumbnail(folder, name)
         if content is not None and len(content) <= left:
             thumbnails[name] = base64.b64encode(content).decode("ascii")
@@ -148,16 +152,19 @@ def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int
     return thumbnails
 
 
-def picture_files(records: Iterable[Record]) -> set[str]:
-    """Returns the files of all images that records refer to."""
-    return {picture.file for record in records for example in record.examples for picture in example.pictures}
-
-
-def _in_order(records: Sequence[Record]) -> Iterator[str]:
-    by_rank = zip_longest(*(record.examples for record in records))
+def _in_order(tests: Sequence[ViewedTest]) -> Iterator[str]:
+    by_rank = zip_longest(*(test.record.examples for test in tests))
     for example in chain.from_iterable(by_rank):
         if example is not None:
             yield from (picture.file for picture in example.pictures)
+
+
+def left_out(tests: Sequence[ViewedTest], thumbnails: Mapping[str, str]) -> str:
+    """Returns how many thumbnails of tests are not on the page; empty if all are."""
+    files = {*_in_order(tests)}
+    lacking = len(files - {*thumbnails})
+    where = "they are no longer in the store, or would make the page too large"
+    return f"{lacking} of {len(files)} thumbnails are not on this page: {where}" if lacking else ""
 
 
 def stored_thumbnail(folder: Path, name: str) -> bytes | None:
@@ -169,3 +176,66 @@ def stored_thumbnail(folder: Path, name: str) -> bytes | None:
     except OSError:
         return None
     return content if (content[:4], content[8:12]) == _SIGNATURE else None
+
+
+# Patches: samples answered only from the whole image or only from a patch.
+
+
+WHOLE_ONLY, PATCH_ONLY = "whole_only", "patch_only"
+KINDS = {
+    WHOLE_ONLY: "Answered from the whole image only",
+    PATCH_ONLY: "Answered from a patch only",
+}
+_PATCH = re.compile(r"patch (\d+),(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of a sample: its images and answer."""
+
+    pictures: list[Picture]
+    reply: Reply | None
+
+    @property
+    def frame(self) -> str:
+        """``right``, ``wrong``, or empty."""
+        return next((picture.frame for picture in self.pictures), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A sample of the table: the whole image next to the grid of its patches; ``None`` for a skipped patch."""
+
+    key: str
+    """Of its test."""
+    setting: str
+    example: Example
+    whole: View
+    grid: list[list[View | None]]
+
+
+def patch_table(sweep: Sweep) -> dict[str, list[Shown]]:
+    """Returns the samples that only the whole image or only a patch answers, by which of the two."""
+    by_kind: dict[str, list[Shown]] = {kind: [] for kind in KINDS}
+    for record in sweep.cells:
+        for example in record.examples if record.family == PATCHES else ():
+            if example.kind in by_kind:
+                by_kind[example.kind].append(_laid_out(record.key, record.setting, record.level, example))
+    return {kind: examples for kind, examples in by_kind.items() if examples}
+
+
+def _laid_out(key: str, setting: str, level: str, example: Example) -> Shown:
+    side = int(level) if level.isdecimal() and 0 < int(level) < 20 else 0
+    grid: list[list[View | None]] = [[None] * side for _ in range(side)]
+    for reply in example.replies:
+        place = _PATCH.match(reply.about)
+        row, column = (int(place[1]) - 1, int(place[2]) - 1) if place else (-1, -1)
+        if 0 <= row < side and 0 <= column < side:
+            grid[row][column] = View(_pictures(example.pictures, reply.about), reply)
+    whole = next((reply for reply in example.replies if not _PATCH.match(reply.about)), None)
+    view_name = whole.about if whole else ""
+    return Shown(key, setting, example, View(_pictures(example.pictures, view_name), whole), grid)
+
+
+def _pictures(pictures: Sequence[Picture], view_name: str) -> list[Picture]:
+    return [picture for picture in pictures if picture.caption == view_name or picture.caption.startswith(f"{view_name}, ")]

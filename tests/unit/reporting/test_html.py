@@ -18,7 +18,7 @@ from pytest_vlmrobust.reporting import Command, RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.html import render_html, samples
 from pytest_vlmrobust.reporting.html.charts import resolution_curve
 from pytest_vlmrobust.reporting.html.page import contradictions
-from pytest_vlmrobust.reporting.html.sweeps import sweeps
+from pytest_vlmrobust.reporting.sweeps import sweeps
 
 from .pages import COMMAND, DIGESTS, asked_twice, cell, example, measure, run, store, summary
 
@@ -292,7 +292,7 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
     folder = store(tmp_path)
     size = max(path.stat().st_size for path in folder.iterdir())
-    kept = samples.embed_thumbnails([test.record for test in RunView(run(), NOTHING).tests], folder, budget=2 * size)
+    kept = samples.embed_thumbnails(RunView(run(), NOTHING).tests, folder, budget=2 * size)
     assert list(kept) == [f"{DIGESTS[name]}.webp" for name in ("clean", "fog")]
 
 

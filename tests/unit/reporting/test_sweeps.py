@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, LARGEST_DROP, Measure, Record
-from pytest_vlmrobust.reporting.headlines import headlines
+from pytest_vlmrobust.reporting.sweeps import headlines
 
 from .conftest import record
 
