@@ -236,30 +236,38 @@ def _share(scores: CellScores, outcomes: Sequence[bool], known: NDArray[np.float
     bounds=(-1.0, 1.0),
     suite=CORRUPTIONS,
     reference="POPE (Li et al. 2023, ratio of yes), from clean to perturbed images (our companion)",
-    validity="the dataset has yes/no questions",
-    unsuited="As many answers may turn from yes to no as the other way, and it is 0. Use `answer_change_rate` for all changes.",
+    validity="a yes/no question has two readable answers",
+    unsuited="As many answers may turn from yes to no as the other way, and it is 0. Use `answer_change_rate` for all changes, "
+    "and `unparsed_increase` for answers that turn unreadable, which are left out here.",
     interval="That of `accuracy_drop`.",
 )
 def yes_rate_shift(scores: CellScores) -> Estimate:
     """How much more often yes/no questions are answered with yes than on clean images.
 
-    Above 0 the model sees more objects than before, below 0 fewer. It reads no targets.
+    Above 0 the model sees more objects than before, below 0 fewer. It reads no targets. A question with an unreadable
+    answer, clean or perturbed, is left out: that answer says neither yes nor no.
 
-    Formula: ``share of yes under the setting - share of yes on clean images``
+    Formula: ``share of yes under the setting - share of yes on clean images, of questions with two readable answers``
 
     Returns:
         A fraction in [-1, 1]; NaN where an inference failed.
     """
-    asked = [sample.task == "yes_no" for sample in scores.samples]
+    both = (scores.result, scores.clean)
+    asked = np.array([sample.task == "yes_no" for sample in scores.samples])
+    unread = np.any([[score.state == "unparsed" for score in result.scores] for result in both], axis=0)
+    if not (kept := asked & ~unread).any():
+        return Estimate.invalid("no yes/no question has two answers that can be read")
     now, before = (
         np.array(
             [np.nan if score.state == "error" else (score.answer or "").casefold() == "yes" for score in result.scores], float
-        )[asked]
-        for result in (scores.result, scores.clean)
+        )
+        for result in both
     )
-    samples = [sample for sample, chosen in zip(scores.samples, asked, strict=True) if chosen]
-    table = score_table(samples, now, by_setting={scores.setting: before})
-    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
+    table = rows_of(score_table(scores.samples, now, by_setting={scores.setting: before}), kept)
+    estimate = metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
+    left = int((asked & unread).sum())
+    said = f"left out {quantity_of(left, 'question')} with an unreadable answer"
+    return replace(estimate, reason=estimate.reason or said) if left else estimate
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
@@ -315,16 +323,16 @@ def _names(test: PlannedTest, *names: str) -> bool:
     return test.setting is not None and any(step.name in names for step in test.setting.steps)
 
 
-def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str) -> Estimate:
+def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str, others: Sequence[CellResult] = ()) -> Estimate:
     """Estimates the share of true flags; samples without a flag are left out.
 
-    A failed inference is a missing score.
+    A failed inference is a missing score, also one of the ``others`` that the flags depend on.
     """
     kept = [flag is not None for flag in flags]
     if not any(kept):
         return Estimate.invalid(none)
-    failed = [score.state == "error" for score in scores.result.scores]
-    values = np.array([np.nan if lost else float(bool(flag)) for flag, lost in zip(flags, failed, strict=True)])
+    known = np.array([result.values for result in (scores.result, *others)])
+    values = np.where(np.isnan(known).any(axis=0), np.nan, np.array([bool(flag) for flag in flags], float))
     table = score_table(scores.samples, values, by_setting={scores.setting: values})
     return metrics.estimate("accuracy", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
 
@@ -399,9 +407,13 @@ def text_preference(scores: CellScores) -> Estimate:
     )
     for sample, clean, score, before, after in each:
         wanted = sample.original_letters.get(sample.target_of_attack, sample.target_of_attack)
+        if wanted and "error" in {clean.state, score.state}:
+            flags.append(False)  # it counts as missing
+            continue
         differ = wanted and clean.answer is not None and before != wanted
-        flags.append(after == wanted if differ and (score.state == "error" or after in {before, wanted}) else None)
-    return _estimate_share(scores, flags, "no answer follows the note or the image where the two differ")
+        flags.append(after == wanted if differ and after in {before, wanted} else None)
+    none = "no answer follows the note or the image where the two differ"
+    return _estimate_share(scores, flags, none, [scores.clean])
 
 
 @cell_quantity(

@@ -116,7 +116,7 @@ def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
 
 # Estimates: a benchmark's published number for a cell, and numbers derived from it.
 #
-# Of several views, the best view of each sample counts, the first among equals; with a missing answer the best view is
+# Of several views, the best view of each sample counts, the first among equals. With a missing answer the value is
 # unknown. Parts have no interval, and neither has a metric without known sums.
 
 
@@ -259,9 +259,8 @@ def _corpus_value(scores: CellScores, result: CellResult) -> _CorpusValue:
 
 @lru_cache(maxsize=2)  # several quantities of a cell read it, and that of the clean images
 def _value_of(name: str, result: CellResult) -> _CorpusValue:
-    if result.views > 1 and result.count("error"):
-        failed = result.count("error")
-        return _CorpusValue(name, CorpusScore(math.nan, {}, len(result.scores) - failed, failed))
+    if failed := int(np.isnan(result.values).sum()):  # of what is left, nobody knows whether it is easier
+        return _CorpusValue(name, CorpusScore(math.nan, {}, len(result.samples) - failed, failed))
     chosen = result.samples, *_answers(result)
     return _CorpusValue(name, corpus_score(name, *chosen))
 

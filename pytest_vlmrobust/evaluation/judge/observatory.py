@@ -271,13 +271,13 @@ def fixation_estimate(scores: CellScores) -> Estimate:
     Formula: ``share of the items whose placements all get one and the same readable answer``
 
     Returns:
-        A fraction in [0, 1]; NaN where no item is asked about in two places.
+        A fraction in [0, 1]; NaN where an inference failed, and where no item is asked about in two places.
     """
-    failed = {group for group, score in zip(scores.groups, scores.result.scores, strict=True) if score.state == "error"}
-    by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups if group not in failed}
+    if missing := _missing(scores):
+        return missing
+    by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups}
     for group, answer in zip(scores.groups, _named_grid_cells(scores), strict=True):
-        if group not in failed:
-            by_item[group].append(answer)
+        by_item[group].append(answer)
     return metrics.fixation(list(by_item.values()), scores.confidence)
 
 
@@ -302,12 +302,22 @@ def distance_estimate(scores: CellScores) -> Estimate | None:
     Formula: ``mean over wrong answers of the number of rows and columns to the target``
 
     Returns:
-        In cells, at least 1.
+        In cells, at least 1; NaN where an inference failed.
     """
+    if missing := _missing(scores):
+        return missing
     targets = [_cell(sample.keys["position"]) for sample in scores.samples if "position" in sample.keys]
     answers = [None if text is None else _cell(text) for text in _named_grid_cells(scores)]
     distance = metrics.grid_distance(answers, targets, scores.confidence, source_images=scores.groups)
     return distance if distance.n else None
+
+
+def _missing(scores: CellScores) -> Estimate | None:
+    """Returns the undefined estimate of a quantity where an inference failed; else ``None``."""
+    samples, failed = len(scores.samples), scores.result.count("error")
+    return (
+        Estimate(math.nan, samples - failed, reason=f"answers to {failed} of {samples} samples are missing") if failed else None
+    )
 
 
 def _named_grid_cells(scores: CellScores) -> list[str | None]:

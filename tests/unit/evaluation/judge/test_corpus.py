@@ -142,14 +142,24 @@ def test_below_chance_there_is_no_index(world: World) -> None:
     assert whole(record, "corpus_score").value == pytest.approx(1.0)
 
 
-def test_a_missing_patch_leaves_the_value_undefined(world: World) -> None:
+@pytest.mark.parametrize(
+    ("failing", "asked", "metrics"),
+    [
+        ("patches:2", "patches:2", ["corpus_score", "corpus_pcri"]),
+        ("flip_v", "flip_v", ["corpus_score", "corpus_drop"]),
+        ("clean", "flip_v", ["corpus_drop"]),
+        ("clean", "clean", ["corpus_score"]),
+    ],
+)
+def test_a_missing_answer_leaves_the_value_undefined(world: World, failing: str, asked: str, metrics: list[str]) -> None:
+    """The rest may be easier: here the only two questions that a mirror loses."""
     furnish(world)
     world.model.answer = lambda request: (
-        failed_prediction("down") if request.setting == "patches:2" and request.sample_id == "q2" else answer(request)
+        failed_prediction("down") if request.setting == failing and request.sample_id in {"q0", "q1"} else answer(request)
     )
-    record = judge(world).cell(cell("patches:2"))
-    (whole,) = [one for one in record.measures if one.metric == "corpus_score"]
-    assert math.isnan(whole.value)
+    record = judge(world).cell(cell(asked))
+    assert [math.isnan(whole(record, metric).value) for metric in metrics] == [True] * len(metrics)
+    assert not [name for name in measured(record) if name.startswith("corpus_score.") and asked == failing]
 
 
 def test_a_mean_of_scores_is_not_said_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

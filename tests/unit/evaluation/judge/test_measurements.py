@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.backends import AnswerKey
+from pytest_vlmrobust.backends import AnswerKey, failed_prediction
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
@@ -410,6 +410,33 @@ def test_more_questions_are_answered_with_yes(world: World) -> None:
     shift = measured(world, "yes_rate_shift")
     assert shift is not None
     assert (shift.value, shift.n) == (0.75, 4)
+
+
+def test_an_answer_that_cannot_be_read_says_neither_yes_nor_no(world: World) -> None:
+    """All that could be read turned to yes: the shift is one, however many could not be read."""
+    world.samples = [replace(one, task="yes_no", options={}, target="no") for one in world.samples]
+    unread = {"q0", "q1", "q2"}
+    world.model.answer = lambda request: (
+        "no" if request.setting == "clean" else "It may be, it may not be." if request.sample_id in unread else "yes"
+    )
+    shift = measured(world, "yes_rate_shift")
+    assert shift is not None
+    assert (shift.value, shift.n, shift.reason) == (1.0, 3, "left out 3 questions with an unreadable answer")
+    world.model.answer, world.model.version = (lambda request: "no" if request.setting == "clean" else "?"), "2"
+    unknown = measured(world, "yes_rate_shift")
+    assert unknown is not None
+    assert not unknown.valid
+
+
+@pytest.mark.parametrize("setting", ["clean", "note_wrong"])
+def test_a_failed_inference_leaves_the_preference_for_a_note_unknown(world: World, setting: str) -> None:
+    world.model.answer = lambda request: (
+        failed_prediction("down") if (request.setting, request.sample_id) == (setting, "q0") else "B"
+    )
+    preference = measured(world, "text_preference", "note_wrong")
+    assert preference is not None
+    assert math.isnan(preference.value)
+    assert preference.reason.startswith("scores of 1 of 6 samples are missing")
 
 
 def test_a_choice_has_no_yes_rate(world: World) -> None:

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import ModelRef, Request
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -100,11 +101,11 @@ class Laboratory:
 
         return scripted
 
-    def judge_of(self, script: Callable[[Request], str], **about: Any) -> Judge:
+    def judge_of(self, script: Callable[[Request], str | Prediction], **about: Any) -> Judge:
         """Returns the judge of a model that answers requests so."""
         return self.judge_all({"model": script}, {"model": ModelRef("model", "scripted", "", **about)})
 
-    def judge_all(self, scripts: Mapping[str, Callable[[Request], str]], models: Mapping[str, ModelRef]) -> Judge:
+    def judge_all(self, scripts: Mapping[str, Callable[[Request], str | Prediction]], models: Mapping[str, ModelRef]) -> Judge:
         """Returns the judge of several models."""
         evaluator = Evaluator(
             models=models,
@@ -208,6 +209,26 @@ def test_pointing_to_one_cell_blindly_is_no_task_done_and_is_named(laboratory: L
     assert (perturbed.outcome, perturbed.n_inferred) == (Outcome.NOT_APPLICABLE, 0)
     assert perturbed.not_asked == "cannot do the task: 0.25 with the images, 0.25 without, n=96"
     assert perturbed.not_asked in perturbed.reason
+
+
+def test_what_is_pointed_to_is_unknown_where_an_inference_failed(laboratory: Laboratory) -> None:
+    """Right but for two images, always the same cell there, and one inference about each fails: the rest is not fixated."""
+    known = {sample.id: sample for sample in laboratory.samples["pointing"]}
+    fixated = {sample.group for sample in [*known.values()][:8]}
+
+    def script(request: Request) -> str | Prediction:
+        sample = known[request.sample_id]
+        if request.setting == "no_image":
+            return wrong(sample)
+        if sample.group not in fixated:
+            return right(sample)
+        return failed_prediction("down") if sample.target == "B" else cornered(sample)
+
+    clean = cell(laboratory.judge_of(script), "pointing")
+    for name in ("fixation_rate", "grid_distance"):
+        assert math.isnan(measured(clean, name).value), name
+        assert f"answers to {clean.n_errors} of 96 samples are missing" in measured(clean, name).reason
+    assert clean.n_errors == len(fixated)
 
 
 def test_pointing_to_one_cell_when_in_doubt_is_a_position_gap_and_a_fixation(laboratory: Laboratory) -> None:
