@@ -267,7 +267,7 @@ def prompt_leakage_iou(
     Args:
         hints: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the image; NaN if a sample's prompt lacks it.
             A point is a box without extent.
-        requested: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN if not requested.
+        requested: name to the true boxes of these attributes, shape (N, 4), in the same coordinates; NaN if not requested.
         groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
 
     Returns an array of shape (N,), fractions in [0, 1]; 0 if no other group has the same request, NaN without a request.

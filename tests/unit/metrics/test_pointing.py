@@ -268,7 +268,7 @@ def test_hardly_any_samples_are_no_error(samples: int) -> None:
 
 
 def test_what_is_no_box_of_each_sample_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"told boxes of 'nose': found shape \(2, 2\), expected \(N, 4\): \(x1, y1, x2, y2\)"):
+    with pytest.raises(ValueError, match=r"hinted boxes of 'nose': found shape \(2, 2\), expected \(N, 4\): \(x1, y1, x2, y2\)"):
         prompt_leakage_iou({"nose": np.ones((2, 2))}, {"mouth": np.ones((2, 4))})
     with pytest.raises(ValueError, match="nose has 3 scores and mouth has 2"):
         prompt_leakage_iou({"nose": np.ones((3, 4))}, {"mouth": np.ones((2, 4))})
