@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +12,7 @@ from pytest_vlmrobust.backends import Backend, BackendOptions, Cluster, open_bac
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.testing import BACKEND_CHECKS, check_backend
 from pytest_vlmrobust.testing.backends import LETTERS, QUESTIONS
+from tests.checkpoints import build_checkpoint
 from tests.model_server import ModelServer
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "llava_onevision", "gemma3", "idefics3")
@@ -67,13 +66,7 @@ def _scripted(factory: pytest.TempPathFactory) -> str:
 
 
 def _checkpoint(family: str, factory: pytest.TempPathFactory) -> str:
-    spec = importlib.util.spec_from_file_location("checkpoints", Path(__file__).parents[1] / "checkpoints.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    build: Callable[[str, Path], Path] = module.build_checkpoint
-    return str(build(family, factory.getbasetemp() / "checkpoints" / family))
+    return str(build_checkpoint(family, factory.getbasetemp() / "checkpoints" / family))
 
 
 @pytest.mark.cases("check", BACKEND_CHECKS)

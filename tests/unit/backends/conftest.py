@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.prediction import Request
+from tests.checkpoints import build_checkpoint
 
 LETTERS = ("A", "B", "C", "D")
-
-
-def _load_checkpoints() -> ModuleType:
-    path = Path(__file__).parents[2] / "checkpoints.py"
-    spec = importlib.util.spec_from_file_location("checkpoints", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The directory of a family's tiny checkpoint, built on first use and shared; not to be written to."""
-    module = _load_checkpoints()
     root = tmp_path_factory.getbasetemp() / "checkpoints"
-    return lambda family: Path(module.build_checkpoint(family, root / family))
+    return lambda family: build_checkpoint(family, root / family)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,9 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError
 from pytest_vlmrobust.perturbations import illusion_folder
 from pytest_vlmrobust.perturbations.record import CATEGORIES
-from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+from pytest_vlmrobust.perturbations.registry import find
 
 Image = NDArray[np.uint8]
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Forgets what a test registered."""
-    before = dict(REGISTRY._things)
-    yield
-    REGISTRY._things.clear()
-    REGISTRY._things.update(before)
 
 
 def drawn(number: int, height: int = 24, width: int = 32) -> Image:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,6 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations import neural as super_resolution
 from pytest_vlmrobust.perturbations.neural import BrokenExtra, importing
 from pytest_vlmrobust.perturbations.registry import REGISTRY, find
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Forgets what a test registered."""
-    before = dict(REGISTRY._things)
-    yield
-    REGISTRY._things.clear()
-    REGISTRY._things.update(before)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -17,17 +17,6 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY, find
 
 Image = NDArray[np.uint8]
 LEVELS: dict[str, Any] = {"low": {"amount": 1}, "mid": {"amount": 2}, "high": {"amount": 3}}
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Forgets what a test registered."""
-    before = dict(REGISTRY._things)
-    installed = REGISTRY._entry_points
-    yield
-    REGISTRY._things.clear()
-    REGISTRY._things.update(before)
-    REGISTRY._entry_points = installed
 
 
 def shade(image: Image, *, amount: int) -> Image:
