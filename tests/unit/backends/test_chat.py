@@ -170,13 +170,12 @@ def test_a_number_of_tokens_that_can_be_none_is_not_known(count: Any) -> None:
     assert Prediction("A", "generate", details={"prompt_tokens": count, "new_tokens": 1}).tokens is None
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}])
-def test_a_number_of_tokens_that_is_not_sent_is_no_fault(usage: Any) -> None:
-    assert text_prediction({**reply("A"), "usage": usage}, "generate").details == {"server_model": "m"}
-
-
-def test_usage_that_is_no_mapping_is_not_known() -> None:
-    assert text_prediction({**reply("A"), "usage": [7, 1]}, "generate").details["unusable_counts"] == "usage a list"
+@pytest.mark.parametrize(
+    ("usage", "details"),
+    [(None, {}), ({}, {}), ({"prompt_tokens": None}, {}), ([7, 1], {"unusable_counts": "usage a list"})],
+)
+def test_a_number_of_tokens_that_is_not_sent_is_no_fault(usage: Any, details: dict[str, Any]) -> None:
+    assert text_prediction({**reply("A"), "usage": usage}, "generate").details == {"server_model": "m", **details}
 
 
 def test_tokens_and_what_answered_are_noted() -> None:
@@ -187,30 +186,24 @@ def test_tokens_and_what_answered_are_noted() -> None:
 # None
 
 
-TOKENS = ControlTokens(["<|im_end|>", "<image>", "<image_soft>", "<image>x", "\n", "\n\n", "#", " #"])
+TOKENS = ["<|im_end|>", "<image>", "<image_soft>", "<image>x", "\n", "\n\n", "#", " #"]
 
 
 @pytest.mark.parametrize(
-    ("text", "expected", "count"),
+    ("tokens", "text", "expected", "count"),
     [
-        ("no tokens here\n\n #", "no tokens here\n\n #", 0),
-        ("a <image> b", "a < image> b", 1),
-        ("<image>x", "< image>x", 1),
-        ("<image><|im_end|>", "< image>< |im_end|>", 2),
-        ("", "", 0),
+        (TOKENS, "no tokens here\n\n #", "no tokens here\n\n #", 0),
+        (TOKENS, "a <image> b", "a < image> b", 1),
+        (TOKENS, "<image>x", "< image>x", 1),
+        (TOKENS, "<image><|im_end|>", "< image>< |im_end|>", 2),
+        (TOKENS, "", "", 0),
+        ([], "<image>", "<image>", 0),
+        (["ab", "a b"], "ab", "a  b", 2),  # what breaking uncovers
+        ([" <x>", "\t"], "a <x>\t", "a < x>\t", 1),  # after white space at its beginning
     ],
 )
-def test_breaks_each_token_after_its_first_character(text: str, expected: str, count: int) -> None:
-    assert TOKENS.broken(text) == (expected, count)
-
-
-def test_what_breaking_uncovers_is_broken_too() -> None:
-    text, count = ControlTokens(["ab", "a b"]).broken("ab")
-    assert (text, count) == ("a  b", 2)
-
-
-def test_tokens_that_begin_with_white_space_are_broken_inside() -> None:
-    assert ControlTokens([" <x>", "\t"]).broken("a <x>\t") == ("a < x>\t", 1)
+def test_breaks_each_token_after_its_first_character(tokens: list[str], text: str, expected: str, count: int) -> None:
+    assert ControlTokens(tokens).broken(text) == (expected, count)
 
 
 def test_a_processors_tokens_are_the_special_ones_and_its_placeholders() -> None:
@@ -218,10 +211,6 @@ def test_a_processors_tokens_are_the_special_ones_and_its_placeholders() -> None
     tokenizer = SimpleNamespace(added_tokens_decoder=added, all_special_tokens=["<pad>"])
     processor = SimpleNamespace(tokenizer=tokenizer, image_token="<img>", image_token_id=7, chat_template="<x>")  # noqa: S106
     assert ControlTokens.of(processor).broken("<|box|><think><pad><img><x>") == ("< |box|><think>< pad>< img><x>", 3)
-
-
-def test_no_tokens_leave_everything() -> None:
-    assert ControlTokens([]).broken("<image>") == ("<image>", 0)
 
 
 def test_breaking_is_deterministic_whatever_the_order_of_tokens() -> None:

@@ -27,22 +27,22 @@ def _ref(mode: str = "direct", **generation: Any) -> ModelRef:
     return ModelRef(name="m", backend="transformers", location="x", prompt_mode=mode, generation=generation)
 
 
-@pytest.mark.parametrize("mode", ["direct", "cot"])
-def test_plain_modes_are_greedy_with_the_papers_limit(mode: str) -> None:
-    generation = generation_for(_ref(mode))
-    assert generation == Generation(max_new_tokens=2048, temperature=0.0)
-    assert not generation.samples
-
-
-def test_thinking_samples_with_the_papers_parameters() -> None:
-    generation = generation_for(_ref("thinking"))
-    assert generation == Generation(max_new_tokens=8192, temperature=0.6, top_p=0.95, top_k=20, seed=42)
-    assert generation.samples
-
-
-def test_the_model_overrides_its_mode() -> None:
-    assert generation_for(_ref("thinking", temperature=0.2, top_k=32)) == Generation(8192, 0.2, 0.95, 32)
-    assert not generation_for(_ref("thinking", temperature=0)).samples
+@pytest.mark.parametrize(
+    ("mode", "options", "expected"),
+    [
+        ("direct", {}, Generation(max_new_tokens=2048, temperature=0.0)),
+        ("cot", {}, Generation(max_new_tokens=2048, temperature=0.0)),
+        ("thinking", {}, Generation(max_new_tokens=8192, temperature=0.6, top_p=0.95, top_k=20, seed=42)),
+        ("thinking", {"temperature": 0.2, "top_k": 32}, Generation(8192, 0.2, 0.95, 32)),
+        ("thinking", {"temperature": 0}, Generation(8192, 0, 0.95, 20)),
+    ],
+)
+def test_modes_have_the_papers_parameters_and_the_model_overrides_them(
+    mode: str, options: dict[str, Any], expected: Generation
+) -> None:
+    generation = generation_for(_ref(mode, **options))
+    assert generation == expected
+    assert generation.samples is bool(expected.temperature)
 
 
 def test_only_direct_answers_begin_with_their_letter() -> None:
@@ -122,16 +122,19 @@ def test_rows_that_are_not_finite_are_remembered() -> None:
     assert watch.rows == [False, True, True, False]
 
 
-def test_greedy_decoding_changes_no_score() -> None:
+@pytest.mark.parametrize(
+    ("generation", "steps"),
+    [
+        (Generation(), []),  # greedy decoding changes no score
+        (Generation(8, 0.6, 0.95, 20), ["TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper", "SeededDraw"]),
+        (Generation(8, 0.6), ["TemperatureLogitsWarper", "SeededDraw"]),
+    ],
+)
+def test_sampling_applies_temperature_top_k_top_p_then_draws(generation: Generation, steps: list[str]) -> None:
     watch = NonFiniteWatch()
-    assert score_processors(Generation(), [1], watch) == [watch]
-
-
-def test_sampling_applies_temperature_top_k_top_p_then_draws() -> None:
-    names = [type(step).__name__ for step in score_processors(Generation(8, 0.6, 0.95, 20), [1], NonFiniteWatch())]
-    assert names == ["NonFiniteWatch", "TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper", "SeededDraw"]
-    names = [type(step).__name__ for step in score_processors(Generation(8, 0.6), [1], NonFiniteWatch())]
-    assert names == ["NonFiniteWatch", "TemperatureLogitsWarper", "SeededDraw"]
+    first, *others = score_processors(generation, [1], watch)
+    assert first is watch
+    assert [type(step).__name__ for step in others] == steps
 
 
 @pytest.mark.parametrize("mode", ["cot", "thinking"])
@@ -161,30 +164,25 @@ def _decode(ids: list[int]) -> str:
     return "".join(WORDS[index] for index in ids)
 
 
-def test_every_variant_that_begins_with_the_letter_counts() -> None:
-    tokens = letter_tokens(["A", "B"], "assistant:", _encode, _decode)
+@pytest.mark.parametrize(
+    ("letters", "prompt", "expected"),
+    [
+        ("AB", "assistant:", {"A": ["A", " A", "\nA"], "B": ["B", " B"]}),
+        ("AB", "assistant:\n", {"A": [" A", "\nA"], "B": ["B", " B"]}),  # with "A" after it, that "\n" would become "\nA"
+        ("a", "assistant:", {"a": ["a"]}),  # white space alone decides nothing
+    ],
+)
+def test_every_variant_that_begins_with_the_letter_counts(letters: str, prompt: str, expected: dict[str, list[str]]) -> None:
+    tokens = letter_tokens([*letters], prompt, _encode, _decode)
     assert tokens.reason == ""
-    assert {letter: [WORDS[i] for i in ids] for letter, ids in tokens.ids.items()} == {"A": ["A", " A", "\nA"], "B": ["B", " B"]}
+    assert {letter: [WORDS[i] for i in ids] for letter, ids in tokens.ids.items()} == expected
 
 
-def test_a_variant_that_changes_the_prompts_tokens_does_not_count() -> None:
-    tokens = letter_tokens(["A", "B"], "assistant:\n", _encode, _decode)  # with "A" after it, that "\n" would become "\nA"
-    assert [WORDS[i] for i in tokens.ids["A"]] == [" A", "\nA"]
-
-
-def test_white_space_alone_decides_nothing() -> None:
-    tokens = letter_tokens(["a"], "assistant:", _encode, _decode)
-    assert [WORDS[i] for i in tokens.ids["a"]] == ["a"]
-
-
-def test_shared_first_tokens_are_refused() -> None:
-    tokens = letter_tokens(["A", "AB"], "assistant:", _encode, _decode)
-    assert tokens == LetterTokens(reason="'A' and 'AB' begin with the same token")
-
-
-def test_a_letter_without_a_token_is_refused() -> None:
-    tokens = letter_tokens([" "], "assistant:", _encode, _decode)
-    assert tokens == LetterTokens(reason="no token begins with ' '")
+@pytest.mark.parametrize(
+    ("letters", "reason"), [(["A", "AB"], "'A' and 'AB' begin with the same token"), ([" "], "no token begins with ' '")]
+)
+def test_letters_without_a_token_of_their_own_are_refused(letters: list[str], reason: str) -> None:
+    assert letter_tokens(letters, "assistant:", _encode, _decode) == LetterTokens(reason=reason)
 
 
 def test_the_best_variant_speaks_for_its_letter_under_the_whole_vocabulary() -> None:

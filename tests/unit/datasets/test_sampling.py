@@ -22,17 +22,19 @@ def shares(subset: object) -> dict[str, int]:
     return dict(Counter(sample.category for sample in subset))
 
 
-def test_a_percentage_keeps_the_make_up() -> None:
-    assert shares(list(take(samples(a=50, b=30, c=20), "20%"))) == {"a": 10, "b": 6, "c": 4}
-
-
-def test_largest_remainder_by_hand() -> None:
-    # 10 of 100: exact shares 4.7, 3.9, 1.4 -> 4, 3, 1 and two left for the remainders .9 (b) and .7 (a)
-    assert shares(list(take(samples(a=47, b=39, c=14), "10"))) == {"a": 5, "b": 4, "c": 1}
-
-
-def test_ties_go_to_the_category_that_sorts_first() -> None:
-    assert shares(list(take(samples(b=5, a=5), "5"))) == {"a": 3, "b": 2}
+@pytest.mark.parametrize(
+    ("sizes", "spec", "expected"),
+    [
+        ({"a": 50, "b": 30, "c": 20}, "20%", {"a": 10, "b": 6, "c": 4}),
+        # 10 of 100: exact shares 4.7, 3.9, 1.4 -> 4, 3, 1 and two left for the remainders .9 (b) and .7 (a)
+        ({"a": 47, "b": 39, "c": 14}, "10", {"a": 5, "b": 4, "c": 1}),
+        ({"b": 5, "a": 5}, "5", {"a": 3, "b": 2}),  # ties go to the category that sorts first
+        ({"a": 3}, "0.5%", {"a": 1}),
+    ],
+)
+def test_shares_follow_the_make_up_by_the_largest_remainder(sizes: dict[str, int], spec: str, expected: dict[str, int]) -> None:
+    assert shares(list(take(samples(**sizes), spec))) == expected
+    assert shares(list(take(samples(**sizes), spec, together=["group"]))) == expected, "samples without a group stand alone"
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:
@@ -62,10 +64,6 @@ def test_asking_for_more_than_there_are_gives_all_and_says_so() -> None:
     assert subset.note == "200 samples were asked for, and there are 3: all are taken"
     assert (subset.spec, subset.available) == ("200", 3)
     assert take(samples(a=3), "3").note == ""
-
-
-def test_a_small_percentage_takes_one() -> None:
-    assert len(take(samples(a=3), "0.5%")) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,10 +123,6 @@ def test_the_name_of_a_group_decides_whatever_is_asked_about_it() -> None:
     once = [Sample(f"a{i}", (), "q", "x", "open", group=f"a{i}") for i in range(8)]
     four = take(sets(a=8), "50%", together=["group"])
     assert {sample.group for sample in four} == {sample.id for sample in take(once, "50%", together=["group"])}
-
-
-def test_samples_without_a_group_stand_alone() -> None:
-    assert shares(list(take(samples(a=9, b=6), "5", together=["group"]))) == {"a": 3, "b": 2}
 
 
 def test_a_smaller_number_of_groups_is_part_of_a_larger_one_and_more_than_there_are_is_said() -> None:
