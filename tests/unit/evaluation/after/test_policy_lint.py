@@ -14,7 +14,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import KnownNames, known_metrics, 
 from pytest_vlmrobust.policies import MetricKey, Policy, Scope, load_policy
 
 TODAY = date(2027, 1, 1)
-WAIVER = "{{id: W1, owner: jo, reason: known, expires: {expires}, metric: {metric}, where: {where}, cap: 60pp}}"
+WAIVER = "{{id: W1, owner: jo, reason: known, expires: {expires}, metric: {metric}, where: {where}, cap: {cap}}}"
 RULE = "{id: low, metric: accuracy_drop, where: {level: low}, max: 5pp}"
 
 
@@ -34,41 +34,36 @@ def said(policy: Policy, samples: int | None = None) -> list[str]:
     return [str(finding) for finding in lint(policy, today=TODAY, samples=samples)]
 
 
+def waiver(**facts: str) -> str:
+    usual = {"expires": "2027-03-01", "metric": "accuracy_drop", "where": "{setting: fog}", "cap": "60pp"}
+    return WAIVER.format(**{**usual, **facts})
+
+
 @pytest.mark.parametrize(
-    ("rule", "sentence"),
+    ("scope", "named", "meant"),
     [
-        (
-            "{id: a, metric: accuracy_drop, where: {setting: glas_blur}, max: 5pp}",
-            "rule a: setting 'glas_blur' matches no setting that is known. Did you mean 'glass_blur'? A gate refuses it",
-        ),
-        (
-            "{id: a, metric: accuracy_drop, where: {setting: 'fog:lwo'}, max: 5pp}",
-            "rule a: setting 'fog:lwo' matches no setting that is known. Did you mean 'fog:low'? A gate refuses it",
-        ),
-        (
-            "{id: a, metric: accuracy_drop, where: {family: blurr}, max: 5pp}",
-            "rule a: family 'blurr' matches no family that is known. Did you mean 'blur'? A gate refuses it",
-        ),
-        (
-            "{id: a, metric: accuracy_drop, unless: {level: 'hi?'}, max: 5pp}",
-            "rule a: level 'hi?' matches no level that is known. A gate refuses it",
-        ),
-        (
-            "{id: a, metric: pcri, where: {family: blur}, within: [-0.1, 0.1]}",
-            "rule a meets no test: pcri is measured nowhere that its scope admits. See vlmrobust explain pcri",
-        ),
-        (
-            "{id: a, metric: accuracy_drop, where: {setting: clean}, max: 5pp}",
-            "rule a meets no test: accuracy_drop is measured nowhere that its scope admits. See vlmrobust explain accuracy_drop",
-        ),
-        (
-            "{id: a, metric: accuracy_drop, where: {setting: '*_blur'}, unless: {family: [blur, observatory]}, max: 5pp}",
-            "rule a meets no test: accuracy_drop is measured nowhere that its scope admits. See vlmrobust explain accuracy_drop",
-        ),
+        ("where: {setting: glas_blur}", "setting 'glas_blur'", "Did you mean 'glass_blur'? "),
+        ("where: {setting: 'fog:lwo'}", "setting 'fog:lwo'", "Did you mean 'fog:low'? "),
+        ("where: {family: blurr}", "family 'blurr'", "Did you mean 'blur'? "),
+        ("unless: {level: 'hi?'}", "level 'hi?'", ""),
     ],
 )
-def test_a_rule_that_nothing_can_meet(write: Path, rule: str, sentence: str) -> None:
-    assert said(policy_of(write, rule)) == [f"p.yaml:3: {sentence}"]
+def test_a_rule_about_a_name_that_is_not_known(write: Path, scope: str, named: str, meant: str) -> None:
+    sentence = f"rule a: {named} matches no {named.split(maxsplit=1)[0]} that is known. {meant}A gate refuses it"
+    assert said(policy_of(write, f"{{id: a, metric: accuracy_drop, {scope}, max: 5pp}}")) == [f"p.yaml:3: {sentence}"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule"),
+    [
+        ("pcri", "where: {family: blur}, within: [-0.1, 0.1]"),
+        ("accuracy_drop", "where: {setting: clean}, max: 5pp"),
+        ("accuracy_drop", "where: {setting: '*_blur'}, unless: {family: [blur, observatory]}, max: 5pp"),
+    ],
+)
+def test_a_rule_that_nothing_can_meet(write: Path, metric: str, rule: str) -> None:
+    sentence = f"rule a meets no test: {metric} is measured nowhere that its scope admits. See vlmrobust explain {metric}"
+    assert said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}")) == [f"p.yaml:3: {sentence}"]
 
 
 def test_a_rule_about_a_metric_of_ones_own_that_no_shipped_suite_measures(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,29 +96,23 @@ def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
+        ("accuracy_drop, max: 100pp", "accuracy_drop <= 100 pp) can never fail: no value of accuracy_drop lies beyond"),
+        ("visual_gain, min: -1.0", "visual_gain >= -1) can never fail: no value of visual_gain lies beyond. Tight"),
+        ("accuracy, within: [0, 100%]", "accuracy in 0..1) can never fail: no value of accuracy lies beyond"),
+        ("transfer_retention, min: 0", "transfer_retention >= 0) can never fail"),
         (
-            "metric: accuracy_drop, max: 100pp",
-            "rule a (accuracy_drop <= 100 pp) can never fail: no value of accuracy_drop lies beyond",
-        ),
-        (
-            "metric: visual_gain, min: -1.0",
-            "rule a (visual_gain >= -1) can never fail: no value of visual_gain lies beyond. Tight",
-        ),
-        ("metric: accuracy, within: [0, 100%]", "rule a (accuracy in 0..1) can never fail: no value of accuracy lies beyond"),
-        ("metric: transfer_retention, min: 0", "rule a (transfer_retention >= 0) can never fail"),
-        (
-            "metric: accuracy, min: 100%",
+            "accuracy, min: 100%",
             (
-                "rule a (accuracy >= 100 %) can hardly ever pass: it allows only the extreme value of accuracy, and judges "
+                "accuracy >= 100 %) can hardly ever pass: it allows only the extreme value of accuracy, and judges "
                 "the interval, which is wider. Loosen it, or judge: point"
             ),
         ),
-        ("metric: harmful_flip_rate, max: 0", "rule a (harmful_flip_rate <= 0) can hardly ever pass"),
+        ("harmful_flip_rate, max: 0", "harmful_flip_rate <= 0) can hardly ever pass"),
     ],
 )
 def test_a_bound_that_decides_nothing(write: Path, rule: str, sentence: str) -> None:
-    (found,) = said(policy_of(write, f"{{id: a, {rule}}}"))
-    assert found.startswith(f"p.yaml:3: {sentence}")
+    (found,) = said(policy_of(write, f"{{id: a, metric: {rule}}}"))
+    assert found.startswith(f"p.yaml:3: rule a ({sentence}")
 
 
 @pytest.mark.parametrize(
@@ -142,18 +131,10 @@ def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "facts", "where"),
     [
+        ("min: -0.1", {"options": 2}, "at patches:3 among 2 options: no outcome gives a value outside -0.004"),
+        ("min: -0.1", {"options": 2, "clean": 0.6}, "at patches:3 among 2 options: no outcome gives a value outside -0.004"),
         (
-            "metric: pcri_excess, min: -0.1",
-            {"options": 2},
-            "at patches:3 among 2 options: no outcome gives a value outside -0.004",
-        ),
-        (
-            "metric: pcri_excess, min: -0.1",
-            {"options": 2, "clean": 0.6},
-            "at patches:3 among 2 options: no outcome gives a value outside -0.004",
-        ),
-        (
-            "metric: pcri_excess, min: -0.01, where: {setting: 'patches:4'}",
+            "min: -0.01, where: {setting: 'patches:4'}",
             {"options": 2},
             "at patches:4 among 2 options: no outcome gives a value outside -0.000",
         ),
@@ -162,7 +143,7 @@ def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
 def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
     write: Path, rule: str, facts: dict[str, float], where: str
 ) -> None:
-    policy = policy_of(write, f"{{id: a, {rule}}}")
+    policy = policy_of(write, f"{{id: a, metric: pcri_excess, {rule}}}")
     (finding,) = lint(policy, today=TODAY, **facts)  # type: ignore[arg-type]
     assert finding.refused
     assert f"can never fail {where}" in finding.text
@@ -172,35 +153,19 @@ def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
 @pytest.mark.parametrize(
     ("rule", "facts", "where"),
     [
-        (
-            "metric: pcri_excess, min: -0.1",
-            {"options": 4, "clean": 0.6},
-            "at patches:3 among 4 options at a clean accuracy of 0.6",
-        ),
-        (
-            "metric: pcri_matched, min: -0.1",
-            {"clean": 0.95},
-            "at patches:2 at a clean accuracy of 0.95: no outcome gives a value",
-        ),
-        (
-            "metric: rci, min: -0.30",
-            {"clean": 0.8},
-            "at patches:2 at a clean accuracy of 0.8: no outcome gives a value outside -0.250",
-        ),
-        (
-            "metric: accuracy_drop, max: 90pp",
-            {"clean": 0.8},
-            "at a clean accuracy of 0.8: no outcome gives a value outside -0.200",
-        ),
+        ("pcri_excess, min: -0.1", {"options": 4, "clean": 0.6}, "patches:3 among 4 options at a clean accuracy of 0.6"),
+        ("pcri_matched, min: -0.1", {"clean": 0.95}, "patches:2 at a clean accuracy of 0.95: no outcome gives a value"),
+        ("rci, min: -0.30", {"clean": 0.8}, "patches:2 at a clean accuracy of 0.8: no outcome gives a value outside -0.250"),
+        ("accuracy_drop, max: 90pp", {"clean": 0.8}, "a clean accuracy of 0.8: no outcome gives a value outside -0.200"),
     ],
 )
 def test_a_bound_that_a_good_model_cannot_break_is_noted(write: Path, rule: str, facts: dict[str, float], where: str) -> None:
     """A model that is right more often has less to be distracted from; other models break such a bound."""
-    (finding,) = lint(policy_of(write, f"{{id: a, {rule}}}"), today=TODAY, **facts)  # type: ignore[arg-type]
+    (finding,) = lint(policy_of(write, f"{{id: a, metric: {rule}}}"), today=TODAY, **facts)  # type: ignore[arg-type]
     assert (finding.refused, finding.noted) == (False, True)
     assert finding.text.startswith("this model cannot break rule a (")
-    assert where in finding.text
-    assert lint(policy_of(write, f"{{id: a, tier: warn, {rule}}}"), today=TODAY, **facts) == []  # type: ignore[arg-type]
+    assert f"at {where}" in finding.text
+    assert lint(policy_of(write, f"{{id: a, tier: warn, metric: {rule}}}"), today=TODAY, **facts) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -231,24 +196,22 @@ def test_a_budget_that_admits_everything(write: Path) -> None:
     assert said(policy) == ["p.yaml:2: budget max_unparsed_rate of 100% can never be broken: no rate is above it. Lower it"]
 
 
-def test_a_budget_that_a_later_file_loosens(write: Path) -> None:
+@pytest.mark.parametrize(
+    ("later", "replaced", "change"),
+    [
+        ("budgets: {max_unparsed_rate: 99%}", "budget max_unparsed_rate (built-in default)", "5% becomes 99% (looser)"),
+        ("budgets: {max_unparsed_rate: 4%}", "", ""),
+        (f"rules: [{RULE.replace('5pp', '9pp')}]", "rule low of p.yaml:3", "accuracy_drop <= 5 pp becomes <= 9 pp (looser)"),
+        (f"rules: [{RULE.replace('5pp', '4pp')}]", "", ""),
+    ],
+)
+def test_what_a_later_file_loosens(write: Path, later: str, replaced: str, change: str) -> None:
     policy_of(write, RULE)
-    later = write.with_name("q.yaml")
-    for share, expected in (("99%", ["5% becomes 99% (looser)"]), ("4%", [])):
-        later.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: {share}}}\n")
-        policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
-        prefix = "q.yaml:2: budget max_unparsed_rate (built-in default) is replaced by q.yaml:2: "
-        assert said(policy) == [f"{prefix}{change}. Check whether that is intended" for change in expected]
-
-
-def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
-    policy_of(write, RULE)
-    later = write.with_name("q.yaml")
-    for bound, expected in (("9pp", ["accuracy_drop <= 5 pp becomes <= 9 pp (looser)"]), ("4pp", [])):
-        later.write_text(f"version: 1\nrules:\n  - {RULE.replace('5pp', bound)}\n")
-        policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
-        prefix = "q.yaml:3: rule low of p.yaml:3 is replaced by q.yaml:3: "
-        assert said(policy) == [f"{prefix}{change}. Check whether that is intended" for change in expected]
+    file = write.with_name("q.yaml")
+    file.write_text(f"version: 1\n{later}\n")
+    found = said(load_policy([write, file], known_metrics=known_metrics(), root=write.parent))
+    expected = f"q.yaml:2: {replaced} is replaced by q.yaml:2: {change}. Check whether that is intended"
+    assert found == ([expected] if change else [])
 
 
 @pytest.mark.parametrize(
@@ -263,8 +226,8 @@ def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
     ],
 )
 def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, cap: str, *, everything: bool) -> None:
-    waiver = WAIVER.format(expires="2027-03-01", metric=metric, where="{model: m}").replace("60pp", cap)
-    found = said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(waiver,)))
+    covering = waiver(metric=metric, where="{model: m}", cap=cap)
+    found = said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(covering,)))
     sentence = f"p.yaml:5: waiver W1 of jo covers every breach: {metric} is never worse than its cap of "
     assert [text.startswith(sentence) for text in found] == [True] * everything
 
@@ -294,48 +257,24 @@ def test_two_rules_that_may_both_decide(write: Path, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expires", "metric", "where", "sentences"),
+    ("facts", "sentence"),
     [
-        ("2027-03-01", "accuracy_drop", "{setting: fog}", []),
-        (
-            "2027-03-01",
-            "accuracy_drop",
-            "{setting: 'fog:high'}",
-            ["covers nothing: no rule that blocks is about accuracy_drop there."],
-        ),
-        ("2027-03-01", "accuracy", "{setting: fog}", ["covers nothing: no rule that blocks is about accuracy there. Remove it"]),
-        (
-            "2026-12-31",
-            "accuracy_drop",
-            "{setting: fog}",
-            ["expired on 2026-12-31, so that breaches fail again: renew or remove it"],
-        ),
-        ("2027-01-01", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-01, in 0 days: fix what it covers, or renew it"]),
-        ("2027-01-31", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-31, in 30 days"]),
-        ("2027-02-01", "accuracy_drop", "{setting: fog}", []),
-        ("2031-12-31", "accuracy_drop", "{setting: fog}", []),
-        (
-            "2032-01-03",
-            "accuracy_drop",
-            "{setting: fog}",
-            ["expires on 2032-01-03, in 5 years, which is as good as never. Give it a date"],
-        ),
-        ("9999-12-31", "accuracy_drop", "{setting: fog}", ["expires on 9999-12-31, in 7972 years, which is as good as never"]),
-        (
-            "2027-03-01",
-            "accuracy_drop",
-            "{setting: [fog, fogg]}",
-            ["setting 'fogg' matches no setting that is known. Did you mean 'fog'? A gate refuses it"],
-        ),
+        ({}, ""),
+        ({"where": "{setting: 'fog:high'}"}, "covers nothing: no rule that blocks is about accuracy_drop there."),
+        ({"metric": "accuracy"}, "covers nothing: no rule that blocks is about accuracy there. Remove it"),
+        ({"expires": "2026-12-31"}, "expired on 2026-12-31, so that breaches fail again: renew or remove it"),
+        ({"expires": "2027-01-01"}, "expires on 2027-01-01, in 0 days: fix what it covers, or renew it"),
+        ({"expires": "2027-01-31"}, "expires on 2027-01-31, in 30 days"),
+        ({"expires": "2027-02-01"}, ""),
+        ({"expires": "2031-12-31"}, ""),
+        ({"expires": "2032-01-03"}, "expires on 2032-01-03, in 5 years, which is as good as never. Give it a date"),
+        ({"expires": "9999-12-31"}, "expires on 9999-12-31, in 7972 years, which is as good as never"),
+        ({"where": "{setting: [fog, fogg]}"}, "setting 'fogg' matches no setting that is known. Did you mean 'fog'? A gate refu"),
     ],
 )
-def test_waivers(write: Path, expires: str, metric: str, where: str, sentences: list[str]) -> None:
-    waiver = WAIVER.format(expires=expires, metric=metric, where=where)
-    found = said(policy_of(write, RULE, waivers=(waiver,)))
-    assert len(found) == len(sentences)
-    for sentence, text in zip(sentences, found, strict=True):
-        assert text.startswith("p.yaml:5: waiver W1 of jo")
-        assert sentence in text
+def test_waivers(write: Path, facts: dict[str, str], sentence: str) -> None:
+    found = said(policy_of(write, RULE, waivers=(waiver(**facts),)))
+    assert [(text.startswith("p.yaml:5: waiver W1 of jo"), sentence in text) for text in found] == [(True, True)] * bool(sentence)
 
 
 @pytest.mark.parametrize(
@@ -348,8 +287,8 @@ def test_waivers(write: Path, expires: str, metric: str, where: str, sentences: 
     ],
 )
 def test_a_cap_within_its_bound_is_refused(write: Path, rule: str, metric: str, cap: str, bound: str, expected: str) -> None:
-    waiver = WAIVER.format(expires="2027-03-01", metric=metric, where="{model: m}").replace("60pp", cap)
-    policy = policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(waiver,))
+    covering = waiver(metric=metric, where="{model: m}", cap=cap)
+    policy = policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(covering,))
     (found,) = [finding for finding in lint(policy, today=TODAY) if finding.refused]
     assert str(found).startswith("p.yaml:5: waiver W1 of jo covers nothing: its cap of ")
     assert f"does not go beyond the bound of rule a ({bound}, p.yaml:3). Expected a cap {expected}, the worst" in str(found)
@@ -361,14 +300,12 @@ def test_a_cap_beyond_one_of_its_bounds_is_kept(write: Path) -> None:
         for level, most in (("low", "5pp"), ("high", "20pp"))
     ]
     for where, refused in (("{setting: fog}", False), ("{setting: fog, level: high}", True)):
-        waiver = WAIVER.format(expires="2027-03-01", metric="accuracy_drop", where=where).replace("60pp", "15pp")
-        found = lint(policy_of(write, *rules, waivers=(waiver,)), today=TODAY)
+        found = lint(policy_of(write, *rules, waivers=(waiver(where=where, cap="15pp"),)), today=TODAY)
         assert any(finding.refused for finding in found) is refused
 
 
 def test_a_waiver_of_a_rule_that_only_warns_covers_nothing(write: Path) -> None:
-    waiver = WAIVER.format(expires="2027-03-01", metric="accuracy_drop", where="{setting: fog}")
-    (found,) = said(policy_of(write, RULE.replace("max", "tier: warn, max"), waivers=(waiver,)))
+    (found,) = said(policy_of(write, RULE.replace("max", "tier: warn, max"), waivers=(waiver(),)))
     assert "covers nothing" in found
 
 

@@ -20,7 +20,14 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.run_scope import RunScope
-from pytest_vlmrobust.evaluation.judge.requirements import Missed, PolicyUse, Requirements, WaiverState, asks_for_all_samples
+from pytest_vlmrobust.evaluation.judge.requirements import (
+    Missed,
+    PolicyUse,
+    Requirements,
+    WaiverState,
+    WaiverUse,
+    asks_for_all_samples,
+)
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, refuse_unknown_scopes
 from pytest_vlmrobust.policies import MetricKey, Policy, Rule, parse_policy
 
@@ -73,24 +80,21 @@ def test_a_complete_run_lacks_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "sentence"),
+    ("facts", "whole", "sentence"),
     [
-        ({"planned": 3}, "2 of 3 tests were not selected, and GO requires all (coverage tests: whole, built-in default)"),
-        ({"narrowed": "--lf"}, "--lf may leave out files, and GO requires all (coverage tests: whole, built-in default)"),
-        ({"samples_asked": lambda: {"d": (5, 9)}}, "5 of 9 samples of d were asked, and GO requires 9"),
+        ({"planned": 3}, False, "2 of 3 tests were not selected, and GO requires all (coverage tests: whole, built-in default)"),
+        ({"narrowed": "--lf"}, False, "--lf may leave out files, and GO requires all (coverage tests: whole, built-in default)"),
+        ({"samples_asked": lambda: {"d": (5, 9)}}, True, "5 of 9 samples of d were asked, and GO requires 9"),
+        ({"planned": 3, "selected": 3}, True, ""),
+        ({}, True, ""),
     ],
 )
-def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], sentence: str) -> None:
-    (shortfall,) = requirements(policy(), **facts).shortfalls
-    assert shortfall.startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("facts", "whole"),
-    [({"planned": 3, "selected": 3}, True), ({"planned": 3}, False), ({"narrowed": "--lf"}, False), ({}, True)],
-)
-def test_a_run_is_whole_where_nothing_was_left_out_of_it(facts: Mapping[str, Any], whole: bool) -> None:
-    assert requirements(policy(), **facts).is_whole is whole
+def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], whole: bool, sentence: str) -> None:
+    found = requirements(policy(), **facts)
+    assert found.is_whole is whole
+    if sentence:
+        (shortfall,) = found.shortfalls
+        assert shortfall.startswith(sentence)
 
 
 WAIVER = "waivers: [{{id: W, owner: jo, reason: known, expires: 2999-01-01, metric: accuracy_drop, cap: 10pp, where: {}}}]\n"
@@ -183,23 +187,16 @@ def test_a_rule_about_an_earlier_run_needs_one() -> None:
 def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
     value: float, low: float, judged: str, same: float | None, shown: bool
 ) -> None:
-    own = parse_policy(
-        ["p.yaml"], [f"{RULES}defaults: {{judge: {judged}}}\n".encode()], known_metrics=known_metrics(), ambiguous={}
-    )
+    judging = f"defaults: {{judge: {judged}}}\n"
     gain = Measure("gain_over_blind", value, low, 0.2, n=100)
     blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
     reason = "not probed: 12 have a sampled answer" if same is not None and math.isnan(same) else ""
     probed = [] if same is None else [Measure("same_when_exchanged_rate", same, n=12, reason=reason)]
     clean = replace(record(), measures=(*record().measures, *probed))
-    found = requirements(own, clean, blind, planned=2, selected=2).shortfalls
+    found = requirements(policy(judging), clean, blind, planned=2, selected=2).shortfalls
     expected = [] if shown else ["m is not shown to look at the images of d"]
     assert [sentence.partition(":")[0] for sentence in found] == expected
-    allowed = parse_policy(
-        ["p.yaml"],
-        [f"{RULES}defaults: {{judge: {judged}}}\ncoverage: {{blind_models: allow}}\n".encode()],
-        known_metrics=known_metrics(),
-        ambiguous={},
-    )
+    allowed = policy(f"{judging}coverage: {{blind_models: allow}}\n")
     lenient = requirements(allowed, clean, blind, planned=2, selected=2)
     assert lenient.shortfalls == []
     assert [one.fact.partition(":")[0] for one in lenient.allowances] == expected
@@ -235,13 +232,11 @@ def test_answers_that_other_pictures_do_not_change_are_a_shortfall_however_sure_
     gain = Measure("visual_gain", 0.5, 0.4, 0.6, n=100, outcome=Outcome.PASS, rule="gain")
     sweep = Record(test="sweep", id="m-d-visual_gain", model="m", dataset="d", outcome=Outcome.PASS, measures=(gain,))
     records = [clean, *([sweep] if more else [])]
-    found = requirements(policy(more), *records, planned=len(records), selected=len(records)).shortfalls
+    counts = {"planned": len(records), "selected": len(records)}
+    found = requirements(policy(more), *records, **counts).shortfalls
     said = f"m is not shown to look at the images of d: {why}, and GO requires that images matter"
     assert [sentence.partition(" (coverage")[0] for sentence in found] == ([said] if why else [])
-    allowed = requirements(
-        policy(f"{more}coverage: {{blind_models: allow}}\n"), *records, planned=len(records), selected=len(records)
-    )
-    assert allowed.shortfalls == []
+    assert requirements(policy(f"{more}coverage: {{blind_models: allow}}\n"), *records, **counts).shortfalls == []
 
 
 def test_a_whole_run_without_a_test_of_clean_shows_nothing_of_other_pictures() -> None:
@@ -383,6 +378,12 @@ def records(policy: Policy, **drops: float) -> list[Record]:
     return made
 
 
+def waiver_use(where: str, expires: str = "2027-06-30", **drops: float) -> WaiverUse:
+    policy = load_text(text(where, expires))
+    (use,) = PolicyUse(policy, records(policy, **drops), TODAY).waivers
+    return use
+
+
 @pytest.mark.parametrize(
     ("where", "expires", "drop", "expected"),
     [
@@ -398,9 +399,11 @@ def records(policy: Policy, **drops: float) -> list[Record]:
     ],
 )
 def test_a_waiver_is_used_or_can_go(where: str, expires: str, drop: float, expected: tuple[WaiverState, int, int]) -> None:
-    policy = load_text(text(where, expires))
-    (use,) = PolicyUse(policy, records(policy, fog=drop, snow=0.0), TODAY).waivers
+    use = waiver_use(where, expires, fog=drop, snow=0.0)
     assert (use.state, use.matched, use.used) == expected
+
+
+BEYOND = "fix what it covers, use more questions, or have its owner change the cap"
 
 
 @pytest.mark.parametrize(
@@ -408,28 +411,17 @@ def test_a_waiver_is_used_or_can_go(where: str, expires: str, drop: float, expec
     [
         ("{model: m}", "2027-06-30", 0.2, "waived 1 of the 2 tests it covers"),
         ("{model: m}", "2027-06-30", 0.01, "was not needed by the 2 tests it covers: remove it, or lower its cap"),
-        (
-            "{model: m}",
-            "2027-06-30",
-            0.7,
-            (
-                "has a cap of 0.6, and 1 of the 2 tests it covers may be beyond it: fix what it covers, use more "
-                "questions, or have its owner change the cap"
-            ),
-        ),
+        ("{model: m}", "2027-06-30", 0.7, f"has a cap of 0.6, and 1 of the 2 tests it covers may be beyond it: {BEYOND}"),
         ("{model: n}", "2027-06-30", 0.2, "covers no test of this run: look for a misspelt scope"),
         ("{model: m}", "2026-06-30", 0.2, "expired on 2026-06-30: renew or remove it"),
     ],
 )
 def test_the_report_says_what_to_do(where: str, expires: str, drop: float, advice: str) -> None:
-    policy = load_text(text(where, expires))
-    (use,) = PolicyUse(policy, records(policy, fog=drop, snow=0.0), TODAY).waivers
-    assert str(use) == f"a.yaml:8: waiver W1 of jane {advice}"
+    assert str(waiver_use(where, expires, fog=drop, snow=0.0)) == f"a.yaml:8: waiver W1 of jane {advice}"
 
 
 def test_a_waiver_that_covers_one_test_and_not_another_is_used() -> None:
-    policy = load_text(text("{model: m}"))
-    (use,) = PolicyUse(policy, records(policy, fog=0.7, snow=0.2), TODAY).waivers
+    use = waiver_use("{model: m}", fog=0.7, snow=0.2)
     assert (use.state, use.used, use.exceeded) == (WaiverState.USED, 1, 1)
 
 
@@ -441,8 +433,7 @@ def test_a_breach_that_another_waiver_answers_for_is_no_use_of_this_one() -> Non
 
 
 def test_what_was_not_measured_is_not_worse_than_a_cap() -> None:
-    policy = load_text(text("{setting: fog}"))
-    (use,) = PolicyUse(policy, records(policy, fog=float("nan")), TODAY).waivers
+    use = waiver_use("{setting: fog}", fog=float("nan"))
     assert (use.state, use.exceeded) == (WaiverState.UNNEEDED, 0)
 
 
@@ -480,8 +471,7 @@ def test_a_rule_about_a_further_grouping_meets_no_test_because_none_is_judged_by
     ],
 )
 def test_what_an_unmatched_waiver_came_near_to(where: str, missed: Missed | None) -> None:
-    policy = load_text(text(where))
-    (use,) = PolicyUse(policy, records(policy, fog=0.2), TODAY).waivers
+    use = waiver_use(where, fog=0.2)
     assert use.missed is missed
     assert (use.state is WaiverState.UNMATCHED) == (missed is not None)
 
@@ -513,40 +503,25 @@ def unmet_said(rule: str, rules: str = "whole") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("rule", "lacks"),
+    ("scope", "lacks"),
     [
+        ("where: {dataset: ym}", "it asks for dataset 'ym', and the run has my. Did you mean 'my'?"),
+        ("where: {dataset: other}", "it asks for dataset 'other', and the run has my."),
+        ("where: {model: [a, 'b*']}", "it asks for model 'a', 'b*', and the run has qwen."),
+        ("where: {category: dogz}", "it asks for category 'dogz', and the run has cats, dogs. Did you mean 'dogs'?"),
+        ("where: {level: mid}", "it asks for level 'mid', and the run has high, low."),
         (
-            "metric: accuracy_drop, where: {dataset: ym}, max: 5pp",
-            "it asks for dataset 'ym', and the run has my. Did you mean 'my'?",
-        ),
-        ("metric: accuracy_drop, where: {dataset: other}, max: 5pp", "it asks for dataset 'other', and the run has my."),
-        ("metric: accuracy_drop, where: {model: [a, 'b*']}, max: 5pp", "it asks for model 'a', 'b*', and the run has qwen."),
-        (
-            "metric: accuracy_drop, where: {category: dogz}, max: 5pp",
-            "it asks for category 'dogz', and the run has cats, dogs. Did you mean 'dogs'?",
-        ),
-        ("metric: accuracy_drop, where: {level: mid}, max: 5pp", "it asks for level 'mid', and the run has high, low."),
-        (
-            "metric: accuracy_drop, where: {setting: invert, model: tiny}, max: 5pp",
+            "where: {setting: invert, model: tiny}",
             "it asks for model 'tiny', and the run has qwen; it asks for setting 'invert', and the run has fog:high, fog:low.",
         ),
-        (
-            "metric: accuracy_drop, where: {level: low}, unless: {setting: fog}, max: 5pp",
-            "its unless leaves out every test that its where admits.",
-        ),
-        (
-            "metric: accuracy_drop, where: {setting: 'fog:low', level: high}, max: 5pp",
-            "no single test has everything that its scope asks for.",
-        ),
-        (
-            "metric: worst_case_drop, where: {category: cats}, max: 5pp",
-            "worst_case_drop is measured on whole datasets, and it asks for a category.",
-        ),
+        ("where: {level: low}, unless: {setting: fog}", "its unless leaves out every test that its where admits."),
+        ("where: {setting: 'fog:low', level: high}", "no single test has everything that its scope asks for."),
+        ("where: {category: cats}", "worst_case_drop is measured on whole datasets, and it asks for a category."),
     ],
 )
-def test_a_rule_that_meets_no_test_says_what_it_asks_for(rule: str, lacks: str) -> None:
-    metric = rule.removeprefix("metric: ").partition(",")[0]
-    assert unmet_said(rule) == [
+def test_a_rule_that_meets_no_test_says_what_it_asks_for(scope: str, lacks: str) -> None:
+    metric = "worst_case_drop" if lacks.startswith("worst_case_drop") else "accuracy_drop"
+    assert unmet_said(f"metric: {metric}, {scope}, max: 5pp") == [
         (
             f"rule r (a.yaml:4) applied to no test, though this run measures {metric}: {lacks} GO requires that every such rule "
             "applies to a test (coverage rules: whole, a.yaml:2): correct it, measure what it asks for, or allow this with "
