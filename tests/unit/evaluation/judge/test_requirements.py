@@ -278,19 +278,38 @@ def test_a_smaller_selection_never_improves_the_decision(
         assert decided(asked) is not Decision.GO
 
 
+REGISTER = "One of your own is known once a conftest.py that is collected registers it"
+LEAVE = "If it is another one, leave it out of the policy of this run"
+
+
 @pytest.mark.parametrize(
-    ("where", "message"),
+    ("scope", "effect", "problem", "advice"),
     [
-        ("{setting: glas_blur}", r"p.yaml:4: rule art gates nothing there: setting 'glas_blur' matches no setting that is known"),
-        ("{model: tinny}", "this run has no model 'tinny'. Did you mean 'tiny'"),
+        ("where: {family: blurr}", "gates", "family 'blurr' matches no family that is known. Did you mean 'blur'?", REGISTER),
+        (
+            "where: {setting: fogg}, tier: warn",
+            "gates",
+            "setting 'fogg' matches no setting that is known. Did you mean",
+            REGISTER,
+        ),
+        ("unless: {level: 'hi?'}", "excludes", "level 'hi?' matches no level that is known.", REGISTER),
+        ("where: {dataset: ['other*', dtaa]}", "gates", "this run has no dataset 'dtaa'. Did you mean 'data'?", LEAVE),
+        ("unless: {model: Tiny}", "excludes", "this run has no model 'Tiny'. Did you mean 'tiny'?", LEAVE),
+        ("{setting: invrt}", "covers", "setting 'invrt' matches no setting that is known. Did you mean 'invert'?", REGISTER),
+        ("{dataset: dtaa}", "covers", "this run has no dataset 'dtaa'. Did you mean 'data'?", LEAVE),
+        ("{model: tinny}", "covers", "this run has no model 'tinny'. Did you mean 'tiny'?", LEAVE),
     ],
 )
-def test_names_that_mean_nothing_are_refused(where: str, message: str) -> None:
-    own = policy(f"  - {{id: art, metric: accuracy_drop, max: 5pp, where: {where}}}\n")
-    plan = [Cell("tiny", "d", Setting.parse("fog:mid"))]
-    tests = [MetricKey("tiny", "d", "accuracy_drop", "fog:mid", "weather", "mid")]
-    with pytest.raises(PolicyError, match=message):
-        refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["d"])
+def test_names_that_mean_nothing_are_refused(scope: str, effect: str, problem: str, advice: str) -> None:
+    of_waiver = effect == "covers"
+    own = policy(WAIVER.format(scope) if of_waiver else f"  - {{id: art, metric: accuracy_drop, max: 5pp, {scope}}}\n")
+    plan = [Cell("tiny", "data", Setting.parse("fog:mid"))]
+    tests = [MetricKey("tiny", "data", "accuracy_drop", "fog:mid", "weather", "mid")]
+    with pytest.raises(PolicyError) as caught:
+        refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["data"])
+    about = "waiver W covers nothing" if of_waiver else f"rule art {effect} nothing there"
+    assert str(caught.value).startswith(f"p.yaml:4: {about}: {problem}")
+    assert str(caught.value).endswith(advice)
 
 
 def test_code_of_a_checkpoint_that_was_allowed_to_run_is_a_warning() -> None:
