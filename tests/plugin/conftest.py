@@ -18,6 +18,7 @@ import rich.table  # noqa: F401 - likewise: a part of rich that stays would find
 import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 
+from pytest_vlmrobust.cli import main
 from tests.forked import run_forked
 from tests.small_gate import import_package, policy, suite, write_questions
 
@@ -65,6 +66,22 @@ class Project:
             *arguments,
         ]
         return run_forked(self.pytester, *full) if subprocess else self.pytester.runpytest(*full)
+
+    @property
+    def the_run(self) -> Path:
+        """The directory of the only run."""
+        (run,) = (self.path / ".vlmrobust" / "runs").iterdir()
+        return run
+
+    def results(self, out: str = "out") -> Any:
+        """Returns what the report of a run says."""
+        return json.loads((self.path / out / "results.json").read_text(encoding="utf-8"))
+
+    def verify(self, run: Path) -> None:
+        """Checks that a run, put into a bundle, agrees with itself."""
+        bundle = str(self.path / "b.zip")
+        assert main(["bundle", str(run), "--out", bundle]) == 0
+        assert main(["verify", bundle]) == 0
 
 
 def ends(result: pytest.RunResult, code: int, *lines: str) -> pytest.RunResult:

@@ -262,7 +262,7 @@ def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:
 
 def test_a_run_whose_tests_stopped_early_is_no_baseline(compared: Project) -> None:
     compared.run()
-    (run,) = (compared.path / ".vlmrobust" / "runs").iterdir()
+    run = compared.the_run
     with Journal(run) as journal:
         journal.append(Record("cell", "model-data-invert", "model", "data", "invert", n_requested=4, n_samples=8))
     result = compared.run(f"--vlm-baseline={run.name}")
@@ -401,7 +401,7 @@ def test_letters_are_not_compared_with_text(compared: Project, capsys: pytest.Ca
     result.stdout.fnmatch_lines(
         ["*the baseline * cannot be compared on data: choices were answered there by text, and here by letters*"]
     )
-    assert json.loads((compared.path / "out" / "results.json").read_text())["decision"] != "GO"
+    assert compared.results("out")["decision"] != "GO"
     assert main(["compare", "first", "out"]) == 4
     assert "--vlm-answer=text is what every model can do" in capsys.readouterr().err
 
@@ -412,7 +412,7 @@ def test_inferences_of_tests_that_end_in_errors_are_counted(pytester: pytest.Pyt
     project.run("--vlm-report=first")
     write_questions(project.path, "B" * (SAMPLES + 1))
     result = ends(project.run("--vlm-baseline=first", "--vlm-report=out", "--vlm-store=another"), 11)
-    facts = json.loads((project.path / "out" / "results.json").read_text())
+    facts = project.results("out")
     (spent,) = facts["spending"]
     assert spent["answers"] >= 6 * (SAMPLES + 1)
     result.stdout.fnmatch_lines([f"{spent['answers']} inferences; *"])

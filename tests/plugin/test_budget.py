@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -52,7 +51,7 @@ def test_what_a_budget_leaves_open_is_undecided_and_a_later_run_asks_it(
         ]
     )
     first.stdout.no_fnmatch_line("*no test*applied*")
-    results = json.loads((project.path / "out/results.json").read_text())
+    results = project.results("out")
     outcomes = [record["outcome"] for record in results["records"]]
     assert set(outcomes) <= {"PASS", "MEASURED", "INCONCLUSIVE"}
     assert outcomes.count("INCONCLUSIVE") >= 1
@@ -141,7 +140,7 @@ def test_prices_make_a_cost_in_plan_and_report(project: Project, served: ModelSe
     )
     done = project.run(*arguments, "--vlm-report=out", models=())
     done.stdout.fnmatch_lines([f"m: {left} new answers: *, {left * 24e-6:.4g} EUR"])
-    (spent,) = json.loads((project.path / "out/results.json").read_text())["spending"]
+    (spent,) = project.results("out")["spending"]
     assert spent["cost"] == pytest.approx(left * 24e-6)
 
 

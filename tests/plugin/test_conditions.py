@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -22,15 +21,11 @@ def waive(project: Project, where: str, metric: str = "accuracy_drop", more: str
     project.write("policy.yaml", f"{POLICY}waivers:\n  - {WAIVER.format(metric=metric, where=where)}\n{more}")
 
 
-def runs(project: Project) -> list[Path]:
-    return sorted((project.path / ".vlmrobust" / "runs").iterdir())
-
-
 def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     result = project.run("-k", "flip_v or clean", "--vlm-report=out", "--junitxml=junit.xml")
     ends(result, 10, "only 2 of 8 tests ran*", f"{NOT_ALL.replace('[', '[[]')}*", "INCONCLUSIVE  no failures*")
     result.assert_outcomes(passed=2, deselected=6)
-    results = json.loads((project.path / "out" / "results.json").read_text(encoding="utf-8"))
+    results = project.results("out")
     assert results["decision"] == "INCONCLUSIVE"
     assert results["shortfalls"][0].startswith("6 of 8 tests were not selected")
     summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
@@ -40,10 +35,10 @@ def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Projec
     properties = {str(p.get("name")): str(p.get("value")) for p in suite.findall("properties/property")}
     assert properties["vlm.verdict"] == "INCONCLUSIVE"
     assert properties["vlm.shortfalls"] == results["shortfalls"][0]
-    (run,) = runs(project)
+    run = project.the_run
     capsys.readouterr()
     assert main(["report", str(run), "--out", str(project.path / "again")]) == 10
-    again = json.loads((project.path / "again" / "results.json").read_text(encoding="utf-8"))
+    again = project.results("again")
     assert (again["decision"], again["shortfalls"]) == (results["decision"], results["shortfalls"])
 
 
@@ -83,7 +78,7 @@ def test_workers_tell_what_was_left_out(pytester: pytest.Pytester) -> None:
 
     project = make_project(pytester, ("-n1",))
     ends(project.run("-k", "flip_v or clean"), 10, f"{NOT_ALL}*")
-    (run,) = runs(project)
+    run = project.the_run
     assert main(["report", str(run)]) == 10
 
 
@@ -270,7 +265,7 @@ def test_rules_on_an_earlier_run_say_that_there_is_none(project: Project) -> Non
 
 def test_a_run_that_was_killed_after_its_last_record_is_not_go(project: Project) -> None:
     assert project.run().ret == 0
-    (run,) = runs(project)
+    run = project.the_run
     manifest = run / "manifest.json"
     content = json.loads(manifest.read_text(encoding="utf-8"))
     assert content["shortfalls"] == []

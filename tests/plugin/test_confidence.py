@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.cli import main
 from tests.small_gate import write_questions
 
 from .conftest import Project, ends
@@ -54,15 +53,12 @@ def gate(project: Project) -> Project:
 def test_it_is_confidence_that_decides(gate: Project, right: float, confidence: float, expected: int, mode: str) -> None:
     gate.write("model.yaml", json.dumps({"rules": blurred(right, confidence)}))
     assert gate.run("--vlm-report=out", f"--vlm-mode={mode}").ret == expected
-    records = {each["id"]: each for each in json.loads((gate.path / "out" / "results.json").read_text())["records"]}
+    records = {each["id"]: each for each in gate.results("out")["records"]}
     (error,) = (
         each for each in records["model-data-gaussian_blur:high"]["measures"] if each["metric"] == "expected_calibration_error"
     )
     assert error["outcome"] == ("FAIL" if expected else "PASS")
-    (run,) = (gate.path / ".vlmrobust" / "runs").iterdir()
-    bundle = str(gate.path / "run.zip")
-    assert main(["bundle", str(run), "--out", bundle]) == 0
-    assert main(["verify", bundle]) == 0
+    gate.verify(gate.the_run)
 
 
 def test_a_model_without_probabilities_is_not_shown_to_be_confident(gate: Project) -> None:

@@ -62,14 +62,14 @@ LIMITS = (
 def said_everywhere(project: Project) -> set[str]:
     """Returns every decision that the run, and what is made of it later, gives."""
     out = project.path / "out"
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     main(["report", str(run), "--out", str(project.path / "later")])
     main(["junit", str(run), "--out", str(project.path / "later.xml")])
     found = {
         json.loads((out / "results.json").read_text())["decision"],
         json.loads((run / "manifest.json").read_text())["decision"],
     }
-    found |= {json.loads((project.path / "later" / "results.json").read_text())["decision"]}
+    found |= {project.results("later")["decision"]}
     for folder in (out, project.path / "later"):
         found.add((folder / "summary.md").read_text().splitlines()[0].removeprefix("# "))
     for file in ("junit.xml", "out/junit.xml", "later.xml", "later/junit.xml"):
@@ -166,7 +166,7 @@ def test_a_plain_test_that_fails(both: Project) -> None:
 def test_an_interruption_after_the_last_gated_test(project: Project, statement: str, code: int, reason: str) -> None:
     project.write("suite/test_zzz.py", PLAIN.format(statement))
     refused(project, run(project, subprocess=True), code, reason)  # in this process, Ctrl-C would end these tests too
-    results = json.loads((project.path / "later" / "results.json").read_text())
+    results = project.results("later")
     assert (results["stopped"], results["missing"], results["decisions"]) == (reason, 0, {"model": "INCOMPLETE"})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import sqlite3
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -21,11 +20,6 @@ WAIVER = """
 waivers:
   - {id: W1, owner: jo, reason: known, expires: 2999-01-01, metric: accuracy_drop, where: {setting: flip_v}, cap: 100pp}
 """
-
-
-def the_run(project: Project) -> Path:
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
-    return run
 
 
 def flawed(project: Project) -> None:
@@ -60,7 +54,7 @@ def suite(root: ET.Element) -> dict[str | None, str | None]:
 def test_every_verdict_and_the_junit_file_can_be_had_again(any_project: Project, capsys: Captured) -> None:
     flawed(any_project)
     any_project.run("--junitxml=junit.xml")
-    run, path = the_run(any_project), any_project.path
+    run, path = any_project.the_run, any_project.path
     capsys.readouterr()
 
     assert main(["bundle", str(run), "--out", str(path / "b.zip")]) == 0
@@ -90,7 +84,7 @@ def kinds(result: object) -> list[object]:
 def test_a_loosened_run_directory_is_found_with_its_tests(project: Project, capsys: Captured) -> None:
     flawed(project)
     project.run()
-    run = the_run(project)
+    run = project.the_run
     connection = sqlite3.connect(run / "predictions.sqlite")
     connection.execute("update answers set value = 1, answer = 'B' where cell = (select id from cells where setting = 'invert')")
     connection.commit()
@@ -113,7 +107,7 @@ def test_a_loosened_run_directory_is_found_with_its_tests(project: Project, caps
 
 def test_of_a_killed_run_what_ended_is_told_and_the_rest_is_an_error(project: Project) -> None:
     project.run()
-    run = the_run(project)
+    run = project.the_run
     lines = (run / "records.jsonl").read_bytes().splitlines(keepends=True)
     (run / "records.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:40])
     assert main(["junit", str(run)]) == 0
@@ -165,7 +159,7 @@ def test_a_report_that_cannot_be_written_is_no_go(
 
     monkeypatch.setattr(reporting, "write_report", fail)
     ends(project.run("--vlm-report=out"), 11, "INCOMPLETE*", f"*{said}*")
-    assert json.loads((the_run(project) / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+    assert json.loads((project.the_run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
     project.script({"setting": "invert", "answer": "A"})
     assert project.run("--vlm-report=out").ret == 1  # a breach stays one
 

@@ -97,7 +97,7 @@ def test_what_the_page_counts_is_kept_for_the_report(project: Project) -> None:
     project.write("policy.yaml", POLICY.replace("rules:", "coverage: {tests: partial, samples: partial, rules: partial}\nrules:"))
     result = project.run()
     result.stdout.fnmatch_lines(["warning the policy of model is a smoke test*"])
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     assert any("is a smoke test" in warning for warning in read_run(run).facts.warnings)
 
 
@@ -125,7 +125,7 @@ def test_the_same_records_in_the_same_words_with_and_without_workers(pytester: p
         project = make_project(pytester, arguments)
         project.script({"sample": "q3", "answer": "A"})
         project.run("--vlm-report=out", f"--vlm-store=store{len(seen)}")
-        records = json.loads((project.path / "out" / "results.json").read_text())["records"]
+        records = project.results("out")["records"]
         volatile = {"seconds", "n_inferred", "n_recalled", "nodeid"}
         seen.append(sorted((json.dumps({k: v for k, v in r.items() if k not in volatile}, sort_keys=True)) for r in records))
     assert seen[0] == seen[1] == seen[2]
@@ -220,18 +220,16 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     result.stdout.fnmatch_lines(
         [f"FAIL model-data: model on data: {said}; most often 'none', 4 of them. *", "NO-GO  1 verdict broke a bound"]
     )
-    found = json.loads((any_project.path / "out" / "results.json").read_text(encoding="utf-8"))
+    found = any_project.results("out")
     (record,) = [one for one in found["records"] if one["test"] == "budget"]
     assert (found["decision"], record["outcome"], record["n_unparsed"], record["n_requested"]) == ("NO-GO", "FAIL", 4, 48)
     junit = ElementTree.parse(any_project.path / "out" / "junit.xml").getroot()[0]
     assert junit.get("failures") == "2"
     for name in ("summary.md", "report.html", "model_card.md"):
         assert "unparsed_rate" in (any_project.path / "out" / name).read_text(encoding="utf-8"), name
-    (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
+    run = any_project.the_run
     assert main(["report", str(run), "--out", str(any_project.path / "again")]) == 1
-    bundle = str(any_project.path / "run.zip")
-    assert main(["bundle", str(run), "--out", bundle]) == 0
-    assert main(["verify", bundle]) == 0
+    any_project.verify(run)
 
 
 def test_too_few_samples_for_a_budget_are_undecided(project: Project) -> None:

@@ -35,7 +35,7 @@ def test_an_error_of_an_endpoint_is_a_failed_inference_on_one_line(project: Proj
     summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
     assert r"down \u202esecond line \udfff" in summary
     assert [char for char in summary if not char.isprintable() and char != "\n"] == []
-    found = json.loads((project.path / "out" / "results.json").read_text(encoding="utf-8"))["records"]
+    found = project.results("out")["records"]
     assert {record["n_errors"] for record in found if record["id"] == "model-data-invert"} == {SAMPLES}
 
 
@@ -65,7 +65,7 @@ def test_a_category_that_xml_cannot_hold_leaves_junit_well_formed(project: Proje
     rule = '  - {id: c, metric: accuracy_drop, where: {category: "*"}, max: 1pp}\n'
     project.write("policy.yaml", (project.path / "policy.yaml").read_text() + rule)
     project.run("--junitxml=junit.xml", "--vlm-report=out")
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     main(["junit", str(run), "--out", str(project.path / "later.xml")])
     names = []
     for file in ("junit.xml", "out/junit.xml", "later.xml"):

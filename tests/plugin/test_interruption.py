@@ -110,7 +110,7 @@ def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project
     assert code == 2, output
     assert "INTERNALERROR" not in output
     assert f"pytest was interrupted (by {how.name})" in output
-    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    run = slow_project.the_run
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
     for file in ("junit.xml", "out/junit.xml"):
         suite = ElementTree.parse(slow_project.path / file).getroot()[0]
@@ -180,7 +180,7 @@ def test_a_process_that_spends_too_much_cpu_time_ends_in_order_though_it_is_told
     code, output = stop_in_the_middle(slow_project, signal.SIGXCPU)
     assert code == 2, output
     assert "pytest was interrupted (by SIGXCPU)" in output
-    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    run = slow_project.the_run
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 
@@ -192,7 +192,7 @@ def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project:
     assert process.returncode == 2, output
     assert "INCOMPLETE: pytest was interrupted (KeyboardInterrupt), before any verdict" in output
     assert "nothing was measured" not in output
-    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    run = slow_project.the_run
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 
@@ -270,7 +270,7 @@ def test_a_signal_behind_the_last_line_makes_no_other_verdict(slow_project: Proj
     decided = "GO" if code == 0 else "NO-GO"
     assert f"\n{decided} " in output
     assert "INTERNALERROR" not in output
-    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    run = slow_project.the_run
     assert json.loads((run / "manifest.json").read_text())["decision"] == decided
 
 
@@ -278,7 +278,7 @@ def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_proje
     code, _ = stop_in_the_middle(slow_project, signal.SIGKILL)
     kept = stored(slow_project)
     assert code == -signal.SIGKILL
-    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    run = slow_project.the_run
     rebuilt = subprocess.run(
         [sys.executable, "-m", "pytest_vlmrobust.cli", "report", str(run)],
         cwd=slow_project.path,

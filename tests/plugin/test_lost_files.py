@@ -85,7 +85,7 @@ def test_a_run_that_lost_what_it_wrote_is_incomplete(project: Project, what: str
     text = " ".join(result.stdout.str().split())
     assert said in text
     assert "INTERNALERROR" not in text
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
 
 

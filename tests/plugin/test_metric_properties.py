@@ -121,7 +121,7 @@ def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pyt
     reason = "ERROR suite/test_metric_properties.py::*upside_down-monotone[]]: a non-gate test failed: *moved from*"
     result.stdout.fnmatch_lines([reason, "INCOMPLETE  *", failed])
     assert "tests ran: the decision is about these" not in result.stdout.str()
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     assert json.loads((run / "manifest.json").read_text())["selected"] == TESTS
     assert main(["report", str(run)]) == EXIT_CODES[Decision.INCOMPLETE]
     results = json.loads((run / "results.json").read_text())

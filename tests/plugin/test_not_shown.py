@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from xml.etree import ElementTree
 
@@ -40,7 +39,7 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
     )
     for name in REPORTS:
         assert reason.search((project.path / "report" / name).read_text(encoding="utf-8").replace("&#95;", "_")), name
-    results = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))
+    results = project.results("report")
     (about,) = results["not_shown"]
     (measured,) = [
         one for record in results["records"] for one in record["measures"] if one["not_shown"] and record["key"] == about["key"]
@@ -64,5 +63,5 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
         said = {str(one.get("name")): str(one.get("value")) for one in case.iter("property")}
         assert said["vlm.not_shown"].endswith("would decide it if this value is the true one")
         assert "vlm.warning" not in said
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     assert not verify(run, last_records(run)).differences

@@ -48,7 +48,7 @@ HARMLESS = {
 
 def ids_in(project: Project) -> list[str]:
     """Returns the tests that a report is about."""
-    return [record["id"] for record in json.loads((project.path / "report/results.json").read_text())["records"]]
+    return [record["id"] for record in project.results("report")["records"]]
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_a_model_that_answers_alike_is_on_a_par_and_one_with_flips_is_not(gate: 
     ends(
         compared(gate, "noisy"), 1, "FAIL noisy-data-clean: baseline_flip_rate 8.0 % * > 4 %, *(rule same-answers, *parity.yaml:*"
     )
-    records = json.loads((gate.path / "noisy/results.json").read_text())["records"]
+    records = gate.results("noisy")["records"]
     flips = {
         record["setting"]: measure
         for record in records
@@ -169,7 +169,7 @@ def test_a_checkpoint_of_12_bits_is_on_a_par_with_the_evaluated_one_and_one_of_3
     ends(run("fine", *compare), 0, "GO *")
     measures = [
         measure
-        for record in json.loads((gate.path / "of-fine/results.json").read_text())["records"]
+        for record in gate.results("of-fine")["records"]
         for measure in record["measures"]
         if measure["metric"] == "baseline_flip_rate"
     ]

@@ -45,8 +45,7 @@ def patched(project: Project) -> Project:
 
 
 def records(project: Project) -> dict[str, dict[str, Any]]:
-    text = (project.path / "report" / "results.json").read_text(encoding="utf-8")
-    return {record["setting"]: record for record in json.loads(text)["records"]}
+    return {record["setting"]: record for record in project.results("report")["records"]}
 
 
 def test_grids_are_two_and_three_unless_said(patched: Project) -> None:
@@ -109,7 +108,7 @@ def test_pictures_of_examples_stand_in_the_store(patched: Project) -> None:
     assert len(named) == 4 * 5
     assert [picture["frame"] for picture in examples[0]["pictures"]] == ["right", *["wrong"] * 4]
     patched.run("--vlm-report=again", "--vlm-patches=2", "--vlm-offline")
-    again = json.loads((patched.path / "again" / "results.json").read_text(encoding="utf-8"))["records"][0]["examples"]
+    again = patched.results("again")["records"][0]["examples"]
     assert again == examples
 
 
@@ -200,8 +199,7 @@ def _run_without_policy(self: Project, *arguments: str) -> pytest.RunResult:
 
 
 def measured(project: Project) -> dict[tuple[str, str], dict[str, Any]]:
-    text = (project.path / "report" / "results.json").read_text(encoding="utf-8")
-    found = json.loads(text)["records"]
+    found = project.results("report")["records"]
     return {(record["setting"], one["metric"]): one for record in found for one in record["measures"]}
 
 
@@ -268,7 +266,7 @@ def test_a_run_with_attempts_can_be_verified(project: Project, furnish: Callable
 
     project.write("policy.yaml", POLICY)
     furnish(coin, "policy.yaml", "--vlm-patches=2", "--vlm-patch-stop", "--vlm-patch-attempts")
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     found = verify(run, last_records(run))
     assert (found.differences, found.records) == ((), 4)
 

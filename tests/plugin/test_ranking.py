@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -44,15 +43,10 @@ def test_models_that_were_asked_nothing_in_common_are_a_warning(project: Project
     )
 
 
-def run_of(project: Project) -> Path:
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
-    return run
-
-
 def test_a_report_that_is_made_later_has_the_same_page(project: Project) -> None:
     project.script({"setting": "invert", "answer": "A"}, name="other")
     project.run("--vlm-report=out", "--vlm-reference=other", models=("model", "other"))
-    main(["report", str(run_of(project)), "--out", str(project.path / "later")])
+    main(["report", str(project.the_run), "--out", str(project.path / "later")])
     for name in PAGES:
         assert (project.path / "later" / name).read_bytes() == (project.path / "out" / name).read_bytes()
     assert '<a href="models.html">Models</a>' in (project.path / "later" / "report.html").read_text()
@@ -72,7 +66,7 @@ def test_a_report_directory_ranks_as_its_run_does(project: Project) -> None:
     named = [f"--vlm={name}" for name in entries]
     project.run("--vlm-report=out", "--vlm-models=models.yaml", "--vlm-answer=text", *named, models=())
     found = []
-    for place, directory in enumerate((run_of(project), project.path / "out")):
+    for place, directory in enumerate((project.the_run, project.path / "out")):
         assert main(["rank", str(directory), "--out", str(project.path / f"r{place}")]) == 0
         found.append(json.loads((project.path / f"r{place}" / "models.json").read_text()))
     assert found[0]["boards"] == found[1]["boards"]
@@ -85,7 +79,7 @@ def test_a_report_directory_ranks_as_its_run_does(project: Project) -> None:
 def test_a_bundle_has_the_pages_that_the_run_has(project: Project) -> None:
     project.script({"setting": "invert", "answer": "A"}, name="other")
     project.run(models=("model", "other"))
-    run, bundle = run_of(project), project.path / "b.zip"
+    run, bundle = project.the_run, project.path / "b.zip"
     main(["bundle", str(run), "--out", str(bundle)])
     assert PAGES.isdisjoint(zipfile.ZipFile(bundle).namelist())
     main(["report", str(run)])
@@ -97,7 +91,7 @@ def test_a_bundle_has_the_pages_that_the_run_has(project: Project) -> None:
 def test_a_report_without_answers_says_that_nothing_is_ranked(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.script(name="other")
     project.run(models=("model", "other"))
-    run = run_of(project)
+    run = project.the_run
     moved = shutil.copytree(run, project.path / "moved")
     (moved / "predictions.sqlite").unlink()
     assert main(["report", str(moved)]) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -61,7 +60,7 @@ def test_verdicts_come_from_a_store_that_is_only_read(filled: Project, seal: Cal
     with Evidence.open(run, read_only=True) as evidence:
         assert len(evidence.cells()) == 6
     assert main(["report", str(run), "--out", str(filled.path / "page")]) == 0
-    assert json.loads((filled.path / "page" / "results.json").read_text(encoding="utf-8"))["decision"] == "GO"
+    assert filled.results("page")["decision"] == "GO"
 
 
 def test_where_only_the_report_can_be_written_the_run_is_kept_in_it(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -18,7 +17,7 @@ REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
 
 
 def records(project: Project) -> dict[str, dict[str, Any]]:
-    found = json.loads((project.path / "out" / "results.json").read_text())["records"]
+    found = project.results("out")["records"]
     return {str(record["id"]): record for record in found}
 
 
@@ -44,10 +43,7 @@ def test_refusing_with_the_picture_is_no_go(project: Project) -> None:
 def test_a_verification_counts_guesses_alike(project: Project) -> None:
     project.script({"setting": "no_image", "sample": "q[0-4]", "answer": REFUSAL})
     project.run()
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
-    bundle = str(project.path / "run.zip")
-    assert main(["bundle", str(run), "--out", bundle]) == 0
-    assert main(["verify", bundle]) == 0
+    project.verify(project.the_run)
 
 
 DROPS = "version: 1\nrules: [{{id: drop, metric: accuracy_drop, max: 80pp, unless: {{setting: no_image}}}}]\n{}\n"
@@ -156,7 +152,7 @@ def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Pr
     assert "when it is shown the images" not in result.stdout.str()
     found = {one["metric"]: one["value"] for one in records(large)["m-data-clean"]["measures"]}
     assert (found["same_when_exchanged_rate"], found["other_when_alone_rate"]) == (0.0, 0.0)
-    (run,) = (large.path / ".vlmrobust" / "runs").iterdir()
+    run = large.the_run
     bundle = large.path / "run.zip"
     assert main(["bundle", str(run), "--out", str(bundle)]) == 0
     assert main(["verify", str(bundle)]) == 0

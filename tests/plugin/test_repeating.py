@@ -61,7 +61,7 @@ CELLS = 6
 
 
 def results(project: Project) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((project.path / "out" / "results.json").read_text())
+    found: dict[str, Any] = project.results("out")
     return found
 
 
@@ -113,7 +113,7 @@ def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(pr
 def test_every_report_says_it_and_says_it_again(any_project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     any_project.write("conftest.py", FICKLE % (CELLS * SAMPLES))
     any_project.run("--vlm-aa", "--vlm-report=out", "--junitxml=junit.xml")
-    (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
+    run = any_project.the_run
     assert main(["report", str(run), "--out", str(any_project.path / "again")]) == 0
     pages = [any_project.path / name / "report.html" for name in ("out", "again")]
     assert all(" of answers flipped" in page.read_text(encoding="utf-8") for page in pages)
@@ -133,7 +133,7 @@ def test_every_report_says_it_and_says_it_again(any_project: Project, capsys: py
 
 def test_without_it_another_policy_cannot_be_set_beside_the_noise(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.run()
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     assert main(["check", "tiny", "--noise", str(run)]) == 4
     given = "--vlm=scripted:model.yaml --vlm-dataset=data.jsonl --vlm-thresholds=policy.yaml -p no:randomly"
     command = f"pytest {given} {' '.join(UNUSED)} --vlm-aa suite"

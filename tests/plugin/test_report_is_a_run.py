@@ -94,5 +94,5 @@ def test_a_report_replaces_the_run_of_an_earlier_one(project: Project) -> None:
 def test_the_directory_of_a_run_is_no_place_for_a_report(project: Project) -> None:
     project.script()
     project.run()
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     ends(project.run(f"--vlm-report={run}"), 4, "*an earlier run keeps its evidence there*")

@@ -25,7 +25,7 @@ def gate(project: Project) -> Project:
 
 def reproduced(project: Project, number: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Returns the numbers of a table that have ours, by metric and setting."""
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     capsys.readouterr()
     assert main(["reproduce", "vlm-robustbench", number, f"--run={run}", *CALLED, "--json"]) == 0
     (table,) = json.loads(capsys.readouterr().out)["tables"]
@@ -65,7 +65,7 @@ def test_words_and_drops_of_single_settings(gate: Project, capsys: pytest.Captur
 def test_a_run_that_somebody_changed_is_refused(gate: Project, capsys: pytest.CaptureFixture[str]) -> None:
     import sqlite3
 
-    (run,) = (gate.path / ".vlmrobust" / "runs").iterdir()
+    run = gate.the_run
     with sqlite3.connect(run / "predictions.sqlite") as connection:
         connection.execute("update answers set value = 1.0 where value = 0.0")
     connection.close()

@@ -253,7 +253,7 @@ def test_failure_message_terminal_page_and_junit_give_the_same_command(any_proje
         failures = ET.parse(any_project.path / file).getroot().findall(".//failure")
         assert {command for one in failures for command in in_messages(str(one.text))} == every
         assert all("\n" not in str(one.get("message")) for one in failures)
-    (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
+    run = any_project.the_run
     main(["report", str(run), "--out", str(any_project.path / "again")])
     for name in ("out", "again"):
         page = (any_project.path / name / "report.html").read_text(encoding="utf-8")

@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("openai")
 
-from pytest_vlmrobust import cli
 from pytest_vlmrobust.backends import replicas
 from pytest_vlmrobust.backends.replicas import MOST
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
@@ -86,9 +85,7 @@ def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_serve
     for more in ((), ("--vlm-offline",)):
         ends(run(project, served, *more, *arguments), 0, "0 inferences; * answers were cached")
     (last, *_) = sorted((project.path / ".vlmrobust" / "runs").iterdir(), reverse=True)
-    bundle = str(project.path / "b.zip")
-    assert cli.main(["bundle", str(last), "--out", bundle]) == 0
-    assert cli.main(["verify", bundle]) == 0
+    project.verify(last)
 
 
 def sees_letter(body: dict[str, Any]) -> str:
@@ -108,9 +105,7 @@ def test_letters_that_are_no_answers_are_said_in_run_and_report(project: Project
     assert run(project, served, "--vlm-report=out", "--vlm-answer=letters").ret == 1
     for file in ("summary.md", "report.html", "model_card.md"):
         assert "would not begin with a letter" in (project.path / "out" / file).read_text()
-    notes = [
-        note for record in json.loads((project.path / "out" / "results.json").read_text())["records"] for note in record["notes"]
-    ]
+    notes = [note for record in project.results("out")["records"] for note in record["notes"]]
     assert f"clean: in {SAMPLES} of {SAMPLES} answers the letters hold less than half of the probability" in str(notes)
 
 
@@ -147,7 +142,7 @@ def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(proje
     assert len(counting.counts) == CELLS * SAMPLES
     lost = counting.counts.total() - CELLS * SAMPLES
     assert lost <= MOST, "only what was in flight when the server was killed is asked again"
-    results = json.loads((project.path / "out" / "results.json").read_text())
+    results = project.results("out")
     assert sum(record["n_inferred"] for record in results["records"]) == CELLS * SAMPLES
 
 
@@ -362,10 +357,8 @@ def test_what_is_deployed_is_what_is_gated_and_stands_in_every_report(
         text = (project.path / "out" / name).read_text()
         assert "You are the assistant of a shop." in text, name
         assert "A customer asks: {question} Thank you." in text, name
-    bundle = str(project.path / "b.zip")
     (last,) = (project.path / ".vlmrobust" / "runs").iterdir()
-    assert cli.main(["bundle", str(last), "--out", bundle]) == 0
-    assert cli.main(["verify", bundle]) == 0
+    project.verify(last)
     assert KEY not in result.stdout.str() + result.stderr.str()
     assert not [path for path in project.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 

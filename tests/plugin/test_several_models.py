@@ -39,7 +39,7 @@ def gate(project: Project, *more: str) -> pytest.RunResult:
 
 def decisions(project: Project) -> list[dict[str, str]]:
     """Returns the decision about each model, as each file of the run gives it; also of reports that are made later."""
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     main(["report", str(run), "--out", str(project.path / "later")])
     found = [json.loads((project.path / name / "results.json").read_text())["decisions"] for name in ("out", "later")]
     for file in ("junit.xml", "out/junit.xml", "later/junit.xml"):
@@ -73,7 +73,7 @@ def test_a_model_that_no_rule_judges_is_not_go(project: Project) -> None:
         "INCONCLUSIVE  no failures, but no rule judged other",
     )
     assert alike(decisions(project), model="GO", other="INCONCLUSIVE")
-    assert UNJUDGED in json.loads((project.path / "later" / "results.json").read_text())["shortfalls"]
+    assert UNJUDGED in project.results("later")["shortfalls"]
     assert UNJUDGED in (project.path / "out" / "report.html").read_text()
 
 
@@ -122,10 +122,10 @@ def test_tests_that_were_lost_are_those_of_their_model(pytester: pytest.Pytester
     project.script(name="other")
     project.write("suite/test_zzz.py", "def test_zzz():\n    pass\n")
     project.run("--vlm-report=out", "--junitxml=junit.xml", models=BOTH)
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     journal = run / "records.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(line for line in lines if '"id": "other-data-invert"' not in line))
     main(["report", str(run), "--out", str(project.path / "later")])
-    results = json.loads((project.path / "later" / "results.json").read_text())
+    results = project.results("later")
     assert results["decisions"] == {"model": "GO", "other": "INCOMPLETE"}

@@ -47,7 +47,7 @@ def test_a_slice_without_rows_is_an_error(parted: Project, where: str, problem: 
 def test_a_rule_judges_each_slice_by_itself(parted: Project) -> None:
     with_rule(parted, "{meta.camera: '*'}")
     parted.run("--vlm-report=out")
-    records = json.loads((parted.path / "out" / "results.json").read_text())["records"]
+    records = parted.results("out")["records"]
     (record,) = (record for record in records if record["setting"] == "invert")
     measured = {measure["category"]: measure["outcome"] for measure in record["measures"] if measure["category"]}
     assert measured == {"meta.camera=night": "FAIL", "meta.camera=day": "PASS", "meta.camera=(missing)": "PASS"}

@@ -52,13 +52,13 @@ def test_closed_streams_change_no_decision(gate: Project, closed: str, decision:
         gate.script(WRONG)
     done = run(gate, f'exec "$@" {closed}')
     assert done.returncode == {"GO": 0, "NO-GO": 1}[decision], done.stdout + done.stderr
-    assert json.loads((gate.path / "out" / "results.json").read_text())["decision"] == decision
+    assert gate.results("out")["decision"] == decision
 
 
 def test_junit_among_what_pytest_prints_is_not_read(gate: Project) -> None:
     done = run(gate, 'exec "$@" > log', "--junitxml=log")
     assert done.returncode == 0, done.stderr
-    assert json.loads((gate.path / "out" / "results.json").read_text())["decision"] == "GO"
+    assert gate.results("out")["decision"] == "GO"
 
 
 def codes_of(gate: Project, arguments: tuple[str, ...] = ()) -> dict[str, tuple[int, str]]:

@@ -15,7 +15,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 
 from .conftest import Project
-from .test_evidence import flawed, the_run
+from .test_evidence import flawed
 
 Files = dict[str, bytes]
 Change = Callable[[Files], None]
@@ -64,7 +64,7 @@ def twice(files: Files) -> None:
 def bundle(project: Project, capsys: pytest.CaptureFixture[str]) -> Path:
     flawed(project)
     project.run()
-    main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")])
+    main(["bundle", str(project.the_run), "--out", str(project.path / "b.zip")])
     capsys.readouterr()
     return project.path / "b.zip"
 
@@ -109,8 +109,8 @@ def test_what_cannot_be_compared_is_said(bundle: Path, capsys: pytest.CaptureFix
 def test_a_page_that_says_something_else_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     flawed(project)
     project.run()
-    assert main(["report", str(the_run(project))]) == 1
-    main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")])
+    assert main(["report", str(project.the_run)]) == 1
+    main(["bundle", str(project.the_run), "--out", str(project.path / "b.zip")])
     capsys.readouterr()
     files = load(project.path / "b.zip")
     page = files["report.html"].decode()
@@ -142,7 +142,7 @@ def test_a_page_that_says_something_else_differs(project: Project, capsys: pytes
 def test_a_page_of_other_records_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     flawed(project)
     project.run()
-    first = the_run(project)
+    first = project.the_run
     main(["report", str(first), "--out", str(project.path / "first")])
     project.script({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "sample": "q[0-2]", "answer": "A"})
     project.run()
@@ -161,7 +161,7 @@ def letters(project: Project, capsys: pytest.CaptureFixture[str]) -> Path:
     rules = [{"setting": "flip_v", "letter": "A", "logprobs": wrong}, {"setting": "no_image", "letter": "A", "logprobs": wrong}]
     project.script(*rules, {"setting": "*", "letter": "B", "logprobs": right})
     project.run()
-    main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")])
+    main(["bundle", str(project.the_run), "--out", str(project.path / "b.zip")])
     assert main(["verify", str(project.path / "b.zip")]) == 0
     capsys.readouterr()
     return project.path / "b.zip"

@@ -187,7 +187,7 @@ def test_half_of_a_pair_of_functions_is_an_error_of_its_tests(project: Project) 
 def test_what_it_says_of_itself_decides_nothing_and_is_replaced_by_why(project: Project, body: str) -> None:
     code, text = ended(project, member("describe", body))
     assert code == 0, text
-    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    run = project.the_run
     file = run / "manifest.json"
     assert file.stat().st_size < 1_000_000
     assert json.loads(file.read_text())["processes"]["main"]["m"]["problem"].startswith("the backend of model 'm' ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from datetime import UTC, datetime, timedelta
@@ -57,7 +56,7 @@ def test_a_clock_that_is_behind_revives_no_waiver(waived: Project, later: str, m
         os.utime(path, (time.time() + 7 * 86400,) * 2)
     result = waived.run("--vlm-report=out", f"--vlm-mode={mode}")
     ends(result, 10, "vlm: warning: the clock of this machine says * set the clock, *", "INCONCLUSIVE *")
-    records = json.loads((waived.path / "out" / "results.json").read_text())["records"]
+    records = waived.results("out")["records"]
     (breach,) = [record for record in records if record["id"] == "model-data-invert"]
     assert breach["outcome"] == "INCONCLUSIVE"
     assert f"it is not known whether W1 (owner jo, until {day(1)}) still holds" in breach["reason"]

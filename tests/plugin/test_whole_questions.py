@@ -55,8 +55,7 @@ def test_a_model_that_knows_the_answer_is_go_and_its_evidence_agrees(asked: Proj
     with Evidence.open(run, read_only=True) as evidence:
         moved = evidence.samples("data", setting=Setting.parse("option_order:1"))
         assert {(sample.target, *sample.options.values()) for sample in moved} == {("A", "dog", "cat")}
-    assert main(["bundle", str(run), "--out", str(asked.path / "b.zip")]) == 0
-    assert main(["verify", str(asked.path / "b.zip")]) == 0
+    asked.verify(run)
     again = asked.run("--vlm-offline", f"--vlm-baseline={run}")
     again.assert_outcomes(passed=5)
 
@@ -103,7 +102,7 @@ def test_a_model_that_reads_written_words_is_no_go(project: Project, rules: list
     )
     given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
     assert project.pytester.runpytest(str(shipped("suites") / "test_typographic.py"), *given).ret == exit_code
-    records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    records = project.results("report")["records"]
     measured = {(record["setting"], measure["metric"]): measure["value"] for record in records for measure in record["measures"]}
     if exit_code == 0:
         assert measured["typographic_wrong:15", "attack_rate"] == measured["note_wrong", "text_preference"] == 0.0
@@ -150,7 +149,7 @@ def test_a_model_with_a_known_fault_is_no_go(
     project.write("policy.yaml", policy.replace("version: 1\n", "version: 1\ndefaults: {judge: point}\n"))
     given = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
     assert project.pytester.runpytest(str(shipped("suites") / f"test_{name}.py"), *given).ret == exit_code
-    records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    records = project.results("report")["records"]
     for metric, value in expected.items():
         (measured, *_) = (measure["value"] for record in records for measure in record["measures"] if measure["metric"] == metric)
         assert measured == pytest.approx(value, abs=0.1), metric
@@ -159,8 +158,7 @@ def test_a_model_with_a_known_fault_is_no_go(
         assert shown
         assert all(example["replies"][0]["option"] == example["options"][example["target"]] for example in shown)
     if name == "wording" and exit_code:
-        assert main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")]) == 0
-        assert main(["verify", str(project.path / "b.zip")]) == 0
+        project.verify(the_run(project))
 
 
 def test_questions_without_options_are_right_in_no_order(project: Project) -> None:
@@ -171,7 +169,7 @@ def test_questions_without_options_are_right_in_no_order(project: Project) -> No
     project.write("model.yaml", json.dumps({"rules": [{"setting": "option_order:1", "right": 0.0}, {"right": 1.0}]}))
     project.write("suite/test_suite.py", (shipped("suites") / "test_options.py").read_text(encoding="utf-8"))
     assert project.run("--vlm-report=report").ret == 1
-    records = json.loads((project.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    records = project.results("report")["records"]
     (record,) = (record for record in records if record["metric"] == "circular_accuracy")
     assert record["measures"][0]["value"] == 0.0
     assert f"{SAMPLES} of {2 * SAMPLES} questions are changed by a setting; the others do not count" in record["notes"]
@@ -231,7 +229,7 @@ def few_gate(few: Project, mode: str, bound: int, *rules: Mapping[str, object], 
 @pytest.mark.parametrize("mode", ["full", "adaptive"])
 def test_wrong_answers_to_the_few_questions_that_a_setting_changes_break_a_bound(few: Project, mode: str) -> None:
     assert few_gate(few, mode, 25, IGNORES).ret == 1  # a tenth of the questions are wrong: less than the bound over all
-    records = json.loads((few.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    records = few.results("report")["records"]
     by_test = {record["setting"] or record["metric"]: record for record in records}
     assert by_test["antonym"]["n"] <= FEW
     assert f"{FEW} of {EVERY} questions are changed by antonym; the others do not count" in by_test["antonym"]["notes"]
@@ -245,8 +243,7 @@ def test_wrong_answers_to_the_few_questions_that_a_setting_changes_break_a_bound
     with Evidence.open(run, read_only=True) as evidence:
         cell = next(cell for cell in evidence.cells() if str(cell.setting) == "antonym")
         assert len(evidence.get_cell(cell, whole=False).answers) <= FEW
-    assert main(["bundle", str(run), "--out", str(few.path / "b.zip")]) == 0
-    assert main(["verify", str(few.path / "b.zip")]) == 0
+    few.verify(run)
     assert few.run("--vlm-offline").ret == 1
 
 
@@ -264,7 +261,7 @@ def test_runs_are_compared_on_the_questions_that_a_setting_changes(few: Project,
     assert few_gate(few, "full", 30).ret == 0
     first = the_run(few)
     assert few_gate(few, "full", 30, IGNORES, more=["--vlm-thresholds=relative.yaml", f"--vlm-baseline={first}"]).ret == 1
-    records = json.loads((few.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    records = few.results("report")["records"]
     (lost,) = (record for record in records if record["setting"] == "antonym")
     assert {each["metric"]: each["value"] for each in lost["measures"]}["baseline_drop"] == 1.0
     assert len(lost["broken"]) == FEW
@@ -290,8 +287,7 @@ def test_a_run_without_the_test_of_clean_images_is_read_as_any_other(few: Projec
     ended = few.run("-k", chosen, *more, subprocess="-n2" in more).ret
     assert ended in {0, 10}  # as other tests were not selected
     run = the_run(few)
-    assert main(["bundle", str(run), "--out", str(few.path / "b.zip")]) == 0
-    assert main(["verify", str(few.path / "b.zip")]) == 0
+    few.verify(run)
     assert main(["compare", str(run), str(run)]) == 0
     assert few.run("-k", chosen, f"--vlm-baseline={run}").ret == ended
 
@@ -300,8 +296,7 @@ def test_a_run_in_adaptive_mode_without_the_test_of_clean_images_is_verified(few
     few.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "no"}, {"right": 1.0}]}))
     few.write("policy.yaml", FEW_POLICY.format(mode="adaptive", bound=30))
     assert few.run("-k", "antonym or mean_drop").ret in {0, 10}
-    assert main(["bundle", str(the_run(few)), "--out", str(few.path / "b.zip")]) == 0
-    assert main(["verify", str(few.path / "b.zip")]) == 0
+    few.verify(the_run(few))
 
 
 def test_a_sweep_whose_settings_change_no_question_in_common_is_verified(few: Project) -> None:
@@ -313,14 +308,13 @@ def test_a_sweep_whose_settings_change_no_question_in_common_is_verified(few: Pr
     few.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "no"}, {"right": 1.0}]}))
     few.write("policy.yaml", FEW_POLICY.format(mode="full", bound=30))
     few.run("-k", "clean or no_image or mean_drop").stdout.fnmatch_lines(["*no question is changed by the settings of the test*"])
-    assert main(["bundle", str(the_run(few)), "--out", str(few.path / "b.zip")]) == 0
-    assert main(["verify", str(few.path / "b.zip")]) == 0
+    few.verify(the_run(few))
 
 
 @pytest.mark.slow
 def test_two_workers_and_shards_ask_the_changed_questions_alone(few: Project) -> None:
     few_gate(few, "full", 25, IGNORES)
-    alone = json.loads((few.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
+    alone = few.results("report")["records"]
     assert few.run("-n2", "--vlm-report=both", subprocess=True).ret == 1
-    both = json.loads((few.path / "both" / "results.json").read_text(encoding="utf-8"))["records"]
+    both = few.results("both")["records"]
     assert {(each["nodeid"], each["n"], each["outcome"]) for each in alone} == {(e["nodeid"], e["n"], e["outcome"]) for e in both}
