@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +116,15 @@ def store(folder: Path) -> Path:
     for level, digest in enumerate(DIGESTS.values()):
         pictures.add(digest, np.full((8, 8, 3), 60 * level, np.uint8))
     return folder
+
+
+def page_text(page: str, *sections: str) -> str:
+    """Returns what a reader sees of a page, or of sections of it, a line for each row, paragraph and item."""
+    if sections:
+        page = "".join(re.findall(rf'<section[^>]* id="(?:{"|".join(sections)})".*?</section>', page, re.DOTALL))
+    page = re.sub(r"<(style|script|svg|head)\b.*?</\1>", "", page, flags=re.DOTALL)
+    page = re.sub(r"\s+", " ", page)
+    page = re.sub(r"</(tr|p|li|h[1-6]|div|dt|dd|summary|caption|section|article|header|footer|a)>", "\n", page)
+    page = re.sub(r"</t[hd]>", " | ", page)
+    text = html.unescape(re.sub(r"<[^>]*>", " ", page))
+    return "\n".join(line for one in text.split("\n") if (line := " ".join(one.split()))) + "\n"

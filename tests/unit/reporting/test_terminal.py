@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,28 +24,12 @@ from pytest_vlmrobust.store.spending import Spending
 
 from .conftest import open_record, record
 
-PAGE = """\
-FAIL m-d-fog:high: accuracy_drop 0.300
-     accuracy_drop 0.300  [0.250, 0.350]  bound 0.2  n 100
-     To waive it, add this under waivers: in your thresholds file:
-  - {id: W-m-d-fog-high, owner: , reason: , expires: , metric: accuracy_drop, cap: 0.35,
-    where: {model: "m", dataset: "d"}}
-ERROR m-d-snow:high: the model does not load
-warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
-1 FAIL, 1 ERROR, 1 PASS
-120 inferences; 80 answers were cached
-only 3 of 8 tests ran: the decision is about these alone
-policy of m: p.yaml 0123456789ab
-NO-GO  1 verdict broke a bound
-report out/report.html (vlmrobust open out), run 1
-"""
-
 
 def render(*records: Record, facts: RunFacts | None = None, width: int = 100, color: bool = False) -> str:
     return render_terminal(RunView(records, facts or RunFacts()), width=width, color=color)
 
 
-def test_the_page() -> None:
+def test_the_page(stored: Callable[..., None]) -> None:
     facts = RunFacts(
         policies={"m": "p.yaml 0123456789ab"},
         planned=8,
@@ -55,27 +40,19 @@ def test_the_page() -> None:
         spending=(Spending("m", 100), Spending("n", 10, failed=10)),
     )
     failed: dict[str, Any] = {"measures": (), "n_inferred": 0, "n_recalled": 0, "reason": "the model does not load"}
-    text = render(
-        record("m-d-fog:low"),
-        record("m-d-snow:high", Outcome.ERROR, **failed),
-        record("m-d-fog:high", Outcome.FAIL, 0.3),
-        facts=facts,
+    stored(
+        render(
+            record("m-d-fog:low"),
+            record("m-d-snow:high", Outcome.ERROR, **failed),
+            record("m-d-fog:high", Outcome.FAIL, 0.3),
+            facts=facts,
+        )
     )
-    assert spaces_alike(text) == spaces_alike(PAGE)
 
 
-def spaces_alike(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines()]
-
-
-def test_the_decision_stands_last_before_where_its_evidence_is() -> None:
-    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, none failed"
+def test_the_decision_stands_last_before_where_its_evidence_is(stored: Callable[..., None]) -> None:
     facts = RunFacts(policies={"m": "p.yaml 01"}, directory="runs/1")
-    assert render(record("a"), facts=facts).splitlines()[-3:] == [
-        "policy of m: p.yaml 01",
-        "GO  1 verdict passed, none failed",
-        "run runs/1",
-    ]
+    stored(render(record("a")), render(record("a"), facts=facts))
 
 
 def test_nothing_but_text_without_colour() -> None:
@@ -116,12 +93,10 @@ def test_on_a_terminal_sentences_break_between_words() -> None:
     assert max(map(len, [first, *broken])) <= 80
 
 
-def test_a_reason_that_names_its_rule_has_the_numbers_and_they_stand_once() -> None:
+def test_a_reason_that_names_its_rule_has_the_numbers_and_they_stand_once(stored: Callable[..., None]) -> None:
     measure = Measure("accuracy_drop", 0.3, 0.2, 0.4, 100, "0.2", Outcome.FAIL, "broken", "drop", "p.yaml:4", ends=(0.2,))
     reason = "accuracy_drop 0.300 [0.210, 0.390] > 0.200, risk split over 9 tests (rule drop, p.yaml:4)"
-    lines = render(record("m-d-fog:high", Outcome.FAIL, reason=reason, measures=(measure,))).splitlines()
-    assert lines[0] == f"FAIL m-d-fog:high: {reason}"
-    assert lines[1].strip().startswith("To waive it")
+    stored(render(record("m-d-fog:high", Outcome.FAIL, reason=reason, measures=(measure,))))
 
 
 def test_ids_are_whole_where_the_reason_stands_whatever_the_width() -> None:
@@ -153,30 +128,22 @@ MEASURED = (
 )
 
 
-def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number() -> None:
+def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number(stored: Callable[..., None]) -> None:
     facts = RunFacts(spending=(Spending("m", 660, uncounted=660),))
-    assert render(*MEASURED, facts=facts, width=80).splitlines()[:3] == [
-        "m on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp, worst 60.0 pp (fog:high),",
-        "  mRCE undefined, severe 50.0 %, PCRI 2x2 0.12, 3x3 -0.06, ACE 0.06",
-        "660 inferences; 440 answers were cached",
-    ]
-    assert "clean 90.0 % [86.0, 94.0], blind" in render(*MEASURED, width=120)
+    stored(render(*MEASURED, facts=facts, width=80), render(*MEASURED, width=120))
 
 
-def test_the_worst_setting_is_known_where_no_test_asks_for_the_metric_of_all() -> None:
+def test_the_worst_setting_is_known_where_no_test_asks_for_the_metric_of_all(stored: Callable[..., None]) -> None:
     cells = [one for one in MEASURED if one.test == "cell"]
     more = cell("patches:4", "accuracy_drop", 0.8, family="patches", level="4")
     blind = Measure("accuracy", 0.25), Measure("accuracy_drop", 0.7)
     cells[1] = replace(cells[1], measures=blind)
-    assert render(*cells, more, width=100).startswith("m on d: clean 90.0 %, blind 25.0 %, worst 60.0 pp (fog:high), PCRI")
-    assert "worst" not in render(*cells[:3])  # one setting is no worst
+    stored(render(*cells, more, width=100), render(*cells[:3]))  # one setting is no worst
 
 
-def test_numbers_of_a_part_of_the_samples_say_so() -> None:
+def test_numbers_of_a_part_of_the_samples_say_so(stored: Callable[..., None]) -> None:
     noted = "largest drop in what was asked: 0.500 at snow:mid"
-    text = render(summary("worst_case_drop", 0.5, n_samples=128, n_requested=16, notes=(noted,)))
-    assert text.startswith("m on d: worst ~50.0 pp (snow:mid)\n~ stopped early\n")
-    assert "~" not in render(*MEASURED)
+    stored(render(summary("worst_case_drop", 0.5, n_samples=128, n_requested=16, notes=(noted,))))
 
 
 def task(name: str, split: str, value: float, **changes: Any) -> Record:
@@ -184,20 +151,17 @@ def task(name: str, split: str, value: float, **changes: Any) -> Record:
     return record(f"m-{name}-{split}", test="sweep", measures=(Measure("identity_accuracy", value),), **{**about, **changes})
 
 
-def test_tasks_of_a_collection_share_a_headline() -> None:
+def test_tasks_of_a_collection_share_a_headline(stored: Callable[..., None]) -> None:
     tasks = [
         task("matching", split, value) for split, value in {"observatory_ood": 0.3, "clean": 0.96, "observatory_id": 0.8}.items()
     ]
     unasked = task("pointing", "observatory_id", math.nan, not_asked="not shown", outcome=Outcome.NOT_APPLICABLE)
-    text = render(*tasks, task("pointing", "clean", 0.25), unasked, width=120)
-    assert text.startswith("m on faces: matching 96.0 %, augmented 80.0 %, illusions 30.0 %, cannot do: pointing (skipped)\n")
+    stored(render(*tasks, task("pointing", "clean", 0.25), unasked, width=120))
 
 
-def test_of_many_models_each_has_a_line_and_the_rest_is_counted() -> None:
+def test_of_many_models_each_has_a_line_and_the_rest_is_counted(stored: Callable[..., None]) -> None:
     many = [replace(one, model=f"m{number:02}", id=f"{number}{one.id}") for number in range(12) for one in MEASURED]
-    lines = render(*many, facts=RunFacts(report="out/report.html"), width=80).splitlines()
-    assert lines[0] == "m00 on d: clean 90.0 %, blind 25.0 %, mean drop 35.0 pp …"
-    assert lines[9] == "… and 3 more pairs of model and dataset: see out/report.html"
+    stored(render(*many, facts=RunFacts(report="out/report.html"), width=80))
 
 
 def origins(count: int) -> dict[str, Any]:
@@ -212,43 +176,25 @@ def waived(number: int) -> Record:
     return record(f"m-d-s{number}", Outcome.WAIVED, measures=(measure,))
 
 
-def test_a_waiver_has_a_line_with_its_owner_and_last_day() -> None:
-    text = render(waived(2), replace(waived(2), id="other"), waived(1), facts=RunFacts(origins=origins(3)), width=80)
-    lines = [line for line in text.splitlines() if line.startswith("waived")]
-    assert [line[: len("waived W1: 1 test, owner jo@example.org, until 2030-01-31: because")] for line in lines] == [
-        "waived W1: 1 test, owner jo@example.org, until 2030-01-31: because",
-        "waived W2: 2 tests, owner jo@example.org, until 2030-01-31: becaus",
-    ]
-    assert all(len(line) <= 80 and line.endswith("…") for line in lines)
+def test_a_waiver_has_a_line_with_its_owner_and_last_day(stored: Callable[..., None]) -> None:
+    stored(render(waived(2), replace(waived(2), id="other"), waived(1), facts=RunFacts(origins=origins(3)), width=80))
 
 
-def test_many_waivers_stand_below_who_answers_for_them_and_the_rest_is_counted() -> None:
+def test_many_waivers_stand_below_who_answers_for_them_and_the_rest_is_counted(stored: Callable[..., None]) -> None:
     about = origins(45)
     about["policies"]["m"]["waivers"][0]["expires"] = "2031-01-31"
-    text = render(*map(waived, range(45)), facts=RunFacts(origins=about, directory=".vlmrobust/runs/1"), width=100)
-    first, second, third, *_ = text.splitlines()
-    assert first == "waived by jo@example.org until 2031-01-31: W0 1 test"
-    assert second == "waived by jo@example.org until 2030-01-31: W1 1 test, W2 1 test, W3 1 test, W4 1 test, W5 1 test,"
-    assert third.startswith("         W6 1 test, ")
-    shown = sum(line.count(" test") for line in text.splitlines()[:5])
-    assert f"… and {45 - shown} more waivers: see vlmrobust report latest" in text
+    stored(render(*map(waived, range(45)), facts=RunFacts(origins=about, directory=".vlmrobust/runs/1"), width=100))
 
 
-@pytest.mark.parametrize("owner", ["品質保証", "the team that answers for " * 5])
-def test_no_row_of_waivers_is_wider_than_the_terminal(owner: str) -> None:
-    about = origins(6)
-    for waiver in about["policies"]["m"]["waivers"]:
-        waiver["owner"] = owner
-    text = render(*(waived(number) for number in range(6)), facts=RunFacts(origins=about), width=80)
-    lines = [line for line in text.splitlines() if line.startswith("waived")]
-    assert max(map(cell_len, lines)) <= 80
-    assert len(lines) == 1
-    assert lines[0].startswith(f"waived by {owner[:20]}")
-    assert "until 2030-01-31:" in lines[0]
-    few = render(waived(1), facts=RunFacts(origins=about), width=80).splitlines()[0]
-    assert cell_len(few) <= 80
-    assert f"W1: 1 test, owner {owner[:20]}" in few
-    assert "until 2030-01-31" in few
+def test_no_row_of_waivers_is_wider_than_the_terminal(stored: Callable[..., None]) -> None:
+    texts = []
+    for owner in ("品質保証", "the team that answers for " * 5):
+        facts = RunFacts(origins=(about := origins(6)))
+        for waiver in about["policies"]["m"]["waivers"]:
+            waiver["owner"] = owner
+        texts += [render(*map(waived, range(6)), facts=facts, width=80), render(waived(1), facts=facts, width=80)]
+    stored(*texts)
+    assert max(cell_len(line) for text in texts for line in text.splitlines() if line.startswith("waived")) <= 80
 
 
 def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
@@ -268,20 +214,14 @@ def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
     assert "1 warning and 11 notes: see report/report.html" in text
 
 
-def test_rules_that_are_not_shown_to_hold_have_a_row_each_and_the_rest_is_counted() -> None:
+def test_rules_that_are_not_shown_to_hold_have_a_row_each_and_the_rest_is_counted(stored: Callable[..., None]) -> None:
     facts = RunFacts(report="r.html")
     few = render(open_record("b", "gap", 0.2), open_record("c", "gap", 0.6, drop=0.16), facts=facts, width=80)
-    assert "not shown gap: accuracy_drop 0.160 [0.050, 0.250], bound <= 0.15, 2 tests\n" in few
     many = [open_record(f"r{number}", f"rule-{number} {'x' * 90}", number / 10) for number in range(9)]
-    text = render(*many, facts=facts, width=80)
-    rows = [line for line in text.splitlines() if line.startswith("not shown ")]
-    assert [row.split(":")[0][:16] for row in rows] == ["not shown rule-8", "not shown rule-7", "not shown rule-6"]
-    assert max(map(len, rows)) <= 80
-    assert "… and 6 more rules are not shown to hold: see r.html\n" in text
     full = [replace(one, model=model, id=f"{model}{one.id}") for model in ("m", "other") for one in MEASURED]
-    crowded = render(*full, *many, *(waived(number) for number in range(30)), facts=replace(facts, origins=origins(30)), width=80)
+    crowded = render(*full, *many, *map(waived, range(30)), facts=replace(facts, origins=origins(30)), width=80)
+    stored(few, render(*many, facts=facts, width=80), crowded)
     assert len(crowded.splitlines()) <= 21
-    assert " not shown to hold" in crowded
 
 
 def test_rows_that_a_terminal_wraps_count_where_a_go_has_to_fit() -> None:
@@ -296,26 +236,15 @@ def test_rows_that_a_terminal_wraps_count_where_a_go_has_to_fit() -> None:
         assert "a: a note" not in text
 
 
-def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_has_a_place() -> None:
+def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_has_a_place(stored: Callable[..., None]) -> None:
     failed = [record(f"f-{i:03}", Outcome.FAIL, i / 1000, reason=f"drop {i}") for i in range(300)]
     broken = [record(f"e-{i:03}", Outcome.ERROR, reason="the model does not load") for i in range(100)]
     text = render(*failed, *broken, record("fine"), facts=RunFacts(kept="runs/x/records.jsonl"))
-    lines = text.splitlines()
-    assert len(lines) < 24
-    assert lines[0] == "FAIL f-299: drop 299"
-    assert [line for line in lines if line.startswith("FAIL")] == [
-        "FAIL f-299: drop 299",
-        "FAIL f-298: drop 298",
-        "FAIL f-297: drop 297",
-        "FAIL f-296: drop 296",
-        "FAIL f-295: drop 295",
-    ]
-    assert "ERROR e-000 and 99 more: the model does not load" in lines
-    assert "… and 295 more FAIL: see runs/x/records.jsonl" in lines
-    assert "300 FAIL, 100 ERROR, 1 PASS" in lines
+    stored(text)
+    assert len(text.splitlines()) < 24
 
 
-def test_six_failures_fit_on_a_screen_and_v_says_more() -> None:
+def test_six_failures_fit_on_a_screen_and_v_says_more(stored: Callable[..., None]) -> None:
     reason = "accuracy_drop 0.445 [0.307, 0.590] > 0.150, risk split over 9 tests (rule drop, release.yaml:13)"
     measure = Measure(
         "accuracy_drop", 0.445, 0.3, 0.6, 100, "0.15", Outcome.FAIL, "broken", "drop", "release.yaml:13", ends=(0.15,)
@@ -324,14 +253,8 @@ def test_six_failures_fit_on_a_screen_and_v_says_more() -> None:
     facts = RunFacts(directory=".vlmrobust/runs/20261127-012342-895f067e", report="report/report.html", policies={"m": "p 01"})
     page = render(*failed, facts=facts, width=80)
     assert len(page.splitlines()) <= 20
-    assert page.count("FAIL model-shapes-blur_") == 6
-    assert page.count("waive it") <= 1
-    assert "-v prints how to rerun or waive each" in page
-    one = render(failed[0], facts=facts, width=80)
-    assert "To waive it" in one
-    assert "-v prints" not in one
     full = render_terminal(RunView(failed, facts), width=80, color=False, full=True)
-    assert full.count("To waive it") == 6
+    stored(page, render(failed[0], facts=facts, width=80), full)
     assert "\n: see" not in render_terminal(RunView(failed, facts), width=80, color=False, rows=5)  # nothing was counted
 
 
@@ -408,32 +331,21 @@ def test_what_broke_a_budget_has_no_stub() -> None:
 COMMAND = Command(("--vlm=tiny", "--vlm-dataset=my data.jsonl"), ("suites",))
 
 
-def test_each_breach_has_the_command_that_runs_it_again() -> None:
+def test_each_breach_has_the_command_that_runs_it_again(stored: Callable[..., None]) -> None:
+    """But for what is undecided, which is so again."""
     node = "suites/test_corruptions.py::test_cell[tiny-d-fog:mid]"
     loud = [record("a", Outcome.FAIL, nodeid=node), record("b", Outcome.FAIL), record("c", Outcome.INCONCLUSIVE, nodeid="x::y")]
-    lines = render(*loud, facts=RunFacts(command=COMMAND)).splitlines()
-    assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 2] == (
-        f"     pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
-    )
-    assert "Rerun the 2 failures: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
-    assert not any("x::y" in line for line in lines)  # what is undecided is so again
+    stored(render(*loud, facts=RunFacts(command=COMMAND)))
 
 
 def test_one_breach_alone_needs_no_second_command() -> None:
     assert "--vlm-rerun" not in render(record("a", Outcome.FAIL), facts=RunFacts(command=COMMAND))
 
 
-def test_the_noise_stands_beside_the_thresholds() -> None:
+def test_the_noise_stands_beside_the_thresholds(stored: Callable[..., None]) -> None:
     about = Repeatability("m", "d", 200, 2, 3, 1, 6, 128, 0.01, 0.002, 0.03, {"accuracy_drop": 0.02}, {"accuracy_drop": 0.04})
     about = dataclasses.replace(about, conditions="another order", beside=("rule x: accuracy_drop bounded by 0.05",))
-    text = render(record("a"), facts=RunFacts(repeatability=[about, Repeatability("m", "e", problem="the model is lost")]))
-    assert (
-        "A/A m-d: 2 of 200 answers flipped (1.00%, 90 % interval 0.20% to 3.00%), 3 were worded differently, "
-        "1 inference failed; 6 cells, another order\n"
-        "     noise of 128 samples between two runs: accuracy_drop 0.020 (at most 0.040)\n"
-        "     rule x: accuracy_drop bounded by 0.05\n"
-        "A/A m-e: not measured: the model is lost\n"
-    ) in text
+    stored(render(record("a"), facts=RunFacts(repeatability=[about, Repeatability("m", "e", problem="the model is lost")])))
 
 
 def test_a_whole_selection_says_nothing_of_parts() -> None:
@@ -467,18 +379,10 @@ def test_a_reason_of_a_million_characters_is_cut() -> None:
     assert "more characters)" in text
 
 
-def test_the_decision_of_the_run_is_not_that_of_its_last_model() -> None:
-    lines = render(
-        record("a", Outcome.FAIL, model="m"), record("b", model="other"), facts=RunFacts(models=("m", "other"))
-    ).splitlines()
-    assert "decision about m: NO-GO" in lines
-    assert "decision about other: GO" in lines
-    assert "NO-GO  1 verdict broke a bound" in lines
+def test_the_decision_of_the_run_is_not_that_of_its_last_model(stored: Callable[..., None]) -> None:
+    stored(render(record("a", Outcome.FAIL, model="m"), record("b", model="other"), facts=RunFacts(models=("m", "other"))))
 
 
-def test_key_numbers_judged_by_value_are_marked_and_the_mark_is_explained() -> None:
+def test_key_numbers_judged_by_value_are_marked_and_the_mark_is_explained(stored: Callable[..., None]) -> None:
     judged = Measure("accuracy", 0.9, outcome=Outcome.PASS, rule="r", target="dataset")
-    assert "* judged by value" not in render(record("m-d-clean", setting="clean"))
-    page = render(record("m-d-clean", setting="clean", measures=(judged,)))
-    assert "clean 90.0 %*" in page
-    assert "\n* no confidence interval used\n" in page
+    stored(render(record("m-d-clean", setting="clean")), render(record("m-d-clean", setting="clean", measures=(judged,))))

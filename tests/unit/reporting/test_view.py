@@ -9,14 +9,10 @@ of it. A change of a report shows as a difference of these files, which is revie
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import html
 import math
-import os
 import re
 from collections.abc import Callable
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,34 +33,20 @@ from pytest_vlmrobust.reporting.terminal import render_terminal
 from pytest_vlmrobust.reporting.view import RunView, WorstQuestion
 from pytest_vlmrobust.reporting.writing import json_text
 
-from .conftest import open_record, record
-from .pages import example, patched
+from .conftest import STORED, compare, open_record, record
+from .pages import example, page_text, patched
 
-RUNS = Path(__file__).parents[2] / "golden" / "reports"
 NAMES = ("go", "waived", "allowed", "no-go", "shortfall", "incomplete", "three-models", "hostile")
-REWRITE = "VLMROBUST_REWRITE_SNAPSHOTS"
-MOST_LINES = 20
-"""Lines of one file's difference that are shown."""
 
 
-def stored(name: str) -> RunFiles:
+def run_of(name: str) -> RunFiles:
     """Returns a stored run, as if it stood in ``runs``."""
-    run = read_run(RUNS / name)
+    run = read_run(STORED / name)
     return dataclasses.replace(run, facts=dataclasses.replace(run.facts, directory=f"runs/{name}", pictures=None))
 
 
-def page_text(page: str) -> str:
-    """Returns what a reader sees of a page, a line for each row, paragraph and item."""
-    page = re.sub(r"<(style|script|svg|head)\b.*?</\1>", "", page, flags=re.DOTALL)
-    page = re.sub(r"\s+", " ", page)
-    page = re.sub(r"</(tr|p|li|h[1-6]|div|dt|dd|summary|caption|section|article|header|footer|a)>", "\n", page)
-    page = re.sub(r"</t[hd]>", " | ", page)
-    text = html.unescape(re.sub(r"<[^>]*>", " ", page))
-    return "\n".join(line for one in text.split("\n") if (line := " ".join(one.split()))) + "\n"
-
-
 def comment(run: RunFiles) -> str:
-    against = Against("run go", stored("go")) if run.directory.name != "go" else Against("the last GO", problem="there is none")
+    against = Against("run go", run_of("go")) if run.directory.name != "go" else Against("the last GO", problem="there is none")
     return render_comment(run, against, name="gate", links={})
 
 
@@ -89,17 +71,8 @@ OUTPUTS: dict[str, Callable[[RunFiles], str]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_the_stored_ones(name: str) -> None:
-    run = stored(name)
-    differing: list[str] = []
-    for file, write in OUTPUTS.items():
-        path, text = RUNS / name / file, write(run)
-        if os.environ.get(REWRITE):
-            path.write_text(text, encoding="utf-8")
-        elif (before := path.read_text(encoding="utf-8") if path.exists() else "") != text:
-            changed = difflib.unified_diff(before.splitlines(), text.splitlines(), file, file, n=0, lineterm="")
-            differing += islice(changed, MOST_LINES)
-    differences = "\n".join(differing)
-    assert not differing, f"reports of {name} differ: rewrite them with {REWRITE}=1, and review the difference\n{differences}"
+    run = run_of(name)
+    compare({STORED / name / file: write(run) for file, write in OUTPUTS.items()})
 
 
 def markdown_limits(text: str) -> list[str]:
@@ -109,7 +82,7 @@ def markdown_limits(text: str) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_limits_are_the_same_wherever_they_are_listed(name: str) -> None:
-    run = stored(name)
+    run = run_of(name)
     texts = [limit.text for limit in run.limits]
     shown = list(map(inert, texts))
     assert markdown_limits(summary(run)) == shown
@@ -121,7 +94,7 @@ def test_limits_are_the_same_wherever_they_are_listed(name: str) -> None:
 
 
 def test_what_a_policy_allows_is_in_every_report() -> None:
-    run = stored("allowed")
+    run = run_of("allowed")
     for file in ("page.txt", "summary.md", "model_card.md", "terminal.txt", "comment.md", "junit.xml", "results.json"):
         text = OUTPUTS[file](run)
         assert "30 of 128" in text, file
@@ -130,7 +103,7 @@ def test_what_a_policy_allows_is_in_every_report() -> None:
 
 
 def test_a_go_that_supports_no_release_says_so_in_every_report() -> None:
-    run = stored("go")
+    run = run_of("go")
     (name, policy), *_ = run.manifest["policies"].items()
     manifest = {**run.manifest, "policies": {name: {**policy, "purpose": "demonstration"}}}
     run = dataclasses.replace(run, manifest=manifest, facts=dataclasses.replace(run.facts, origins=manifest))
