@@ -9,6 +9,7 @@ import shlex
 import sys
 import tomllib
 import webbrowser
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 from pytest_vlmrobust.core.errors import StoreError, UsageError, requirements_of, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import LATEST, Commands, add_command, run_directory, say, tell
+from .arguments import LATEST, STORE, Commands, add_command, run_directory, runs_of, say, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +64,21 @@ def _open(options: argparse.Namespace) -> int:
         named = shlex.quote(str(options.place or LATEST))
         raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {named}. Or browse: vlmrobust view {named} --open")
     say(str(page))
+    if not options.place:
+        _say_if_older(place)
     if not webbrowser.open(page.resolve().as_uri()):
         tell("there is no browser here. Copy the page to a machine that has one; it needs no other file")
     return 0
+
+
+def _say_if_older(report: Path) -> None:
+    """Says so where a report is not about the newest run, which wrote no report, or one elsewhere."""
+    from pytest_vlmrobust.store import read_manifest
+
+    with suppress(StoreError):  # of a report without a manifest nothing is known
+        run, newest = read_manifest(report).get("run"), runs_of(STORE)[:1]
+        if run and newest and newest[0].name != run:
+            tell(f"this page is about run {run}. The newest run is {newest[0].name}: vlmrobust open {LATEST}")
 
 
 # `vlmrobust init`.

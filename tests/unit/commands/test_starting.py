@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -180,6 +181,12 @@ def test_first_gate_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("webbrowser.open", opened)
     assert main(["open"]) == 0
     opened.assert_called_once_with((tmp_path / "report" / "report.html").as_uri())
+    assert "newest" not in capsys.readouterr().out
+    (run,) = (tmp_path / ".vlmrobust" / "runs").iterdir()
+    run.with_name("99990101-000000-later").mkdir()
+    shutil.copy(run / "records.jsonl", run.with_name("99990101-000000-later"))
+    assert main(["open"]) == 0
+    assert "The newest run is 99990101-000000-later: vlmrobust open latest" in capsys.readouterr().out
 
 
 def test_first_gate_has_wider_bounds_where_questions_share_images(tmp_path: Path, capsys: Captured) -> None:
