@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError, typed_path
+from pytest_vlmrobust.core.words import first_few
 
 from .arguments import Commands, add_command, counting, find_run, say, tell
 
 if TYPE_CHECKING:
+    from pytest_vlmrobust.core.sample import Sample
     from pytest_vlmrobust.evaluation.power.grouping import Grouping
     from pytest_vlmrobust.evaluation.power.profiles import ModelProfile
     from pytest_vlmrobust.evaluation.power.simulation import Power, Simulation
@@ -154,7 +156,7 @@ def _power(options: argparse.Namespace) -> int:
             for row in rows:
                 _say_row(row, options)
     if options.json and simulated:
-        say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in simulated.items()}, indent=1))
+        say(json.dumps({name: [_as_json(row, options) for row in rows] for name, rows in simulated.items()}, indent=1))
     if empty:
         raise UsageError("\n".join(f"no rule of {name} can be simulated: {why}" for name, why in empty.items()))
     return 0
@@ -215,6 +217,7 @@ class _Data(NamedTuple):
 
     name: str
     grouping: Grouping
+    samples: Sequence[Sample]
 
 
 @cache
@@ -230,7 +233,8 @@ def _data(typed: str, folder: Path | None, correlation: float | None) -> _Data |
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # notes on the data: vlmrobust data prints them
         dataset = resolve(typed, data_dir=folder)
-        return _Data(dataset.name, Grouping.of(dataset.samples(), CORRELATION if correlation is None else correlation))
+        samples = dataset.samples()
+        return _Data(dataset.name, Grouping.of(samples, CORRELATION if correlation is None else correlation), samples)
 
 
 def _check_groups(names: Sequence[str], data: _Data | None, options: argparse.Namespace, *, grouped: bool) -> None:
@@ -397,12 +401,36 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
         )
     if needed := _images_needed(row.simulation):
         say(f"  fewer source images than this cannot pass, even if no answer changes: {needed}")
+    if said := _said_of_partly_changed(row, options):
+        tell(f"  {said}")
     for shortfall in planned.shortfalls:
         tell(f"  never GO: {shortfall}")
     for name, why in planned.left_out.items():
         tell(f"  not simulated and assumed to be kept: {name}: {why}")
     for name, why in planned.idle.items():
         tell(f"  no say: {name}: {why}")
+
+
+def _partly_changed(row: _Row, options: argparse.Namespace) -> dict[str, int]:
+    """Returns the settings that change a part of the questions of a given dataset, and how many; others have all or no test."""
+    from pytest_vlmrobust.core.cell import Setting
+    from pytest_vlmrobust.evaluation.power.profiles import QUESTIONS
+    from pytest_vlmrobust.evaluation.run.data import changed_by
+
+    if not (data := _data(options.dataset, options.data, options.correlation)):
+        return {}
+    suites = [suite for suite in row.simulation.policy.coverage.suites if suite in QUESTIONS]
+    settings = [name for suite in suites for name in row.simulation.truth.settings(suite)]
+    counts = {name: len(changed_by(Setting.parse(name), data.samples)) for name in settings}
+    return {name: count for name, count in counts.items() if 0 < count < len(data.samples)}
+
+
+def _said_of_partly_changed(row: _Row, options: argparse.Namespace) -> str:
+    """Returns a sentence about these settings; empty without one."""
+    if not (counts := _partly_changed(row, options)):
+        return ""
+    shown = first_few([f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda each: each[1])], _MOST_NAMED)
+    return f"tests count the questions that a setting changes, so rules about these hold less often than simulated: {shown}"
 
 
 def _images_needed(simulation: Simulation) -> str:
@@ -447,6 +475,8 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     left = {name: why for row in rows for name, why in row.simulation.planned.left_out.items()}
     never = {reason for row in rows for reason in row.simulation.planned.shortfalls}
     say("")
+    for said in sorted({said for row in rows if (said := _said_of_partly_changed(row, options))}):
+        say(f"{said[0].upper()}{said[1:]}.")
     for reason in sorted(never):
         say(f"Never GO without more: {reason}.")
     if left:
@@ -467,7 +497,7 @@ def _culprits(power: Power) -> str:
     return ", ".join(f"{name} {against[name]:.2f}" for name in worst)
 
 
-def _as_json(row: _Row) -> dict[str, Any]:
+def _as_json(row: _Row, options: argparse.Namespace) -> dict[str, Any]:
     power, planned = row.power, row.simulation.planned
     return {
         "profile": power.profile,
@@ -487,4 +517,5 @@ def _as_json(row: _Row) -> dict[str, Any]:
         "not_simulated": dict(planned.left_out),
         "no_say": dict(planned.idle),
         "never_go": list(planned.shortfalls),
+        "changed_questions": _partly_changed(row, options),
     }

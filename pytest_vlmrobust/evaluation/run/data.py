@@ -239,11 +239,7 @@ class RunData:
             if not (samples := self._chosen(name, self.sample)):
                 self._unreadable.add(name)
                 return None
-            try:
-                changed = [sample for sample in samples if perturbed(sample, setting, seed=0) != sample]
-            except Exception:  # noqa: BLE001 - of a user's perturbation: the test that asks says what is wrong
-                changed = [*samples]
-            self._changed[name, setting] = _size(changed)
+            self._changed[name, setting] = _size(changed_by(setting, samples))
         return self._changed[name, setting]
 
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
@@ -318,6 +314,14 @@ class RunData:
                 )
             found[short] = name
         return found
+
+
+def changed_by(setting: Setting, samples: Sequence[Sample]) -> list[Sample]:
+    """Returns the samples whose question a setting changes; all if the perturbation of a user fails, as its test will say."""
+    try:
+        return [sample for sample in samples if perturbed(sample, setting, seed=0) != sample]
+    except Exception:  # noqa: BLE001 - of a user's perturbation: the test that asks says what is wrong
+        return [*samples]
 
 
 def _size(samples: Sequence[Sample]) -> tuple[int, int]:

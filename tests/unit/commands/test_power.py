@@ -275,3 +275,16 @@ def test_without_a_policy_it_says_what_to_name(capsys: Captured) -> None:
     assert "name a policy" in printed(capsys, code=4)
     for option in ("--groups", "--correlation"):
         assert "name a policy about them" in printed(capsys, "--table", option, "1", code=4)
+
+
+def test_settings_that_change_fewer_questions_than_are_drawn_are_named(tmp_path: Path, capsys: Captured) -> None:
+    rows = [{"id": str(place), "image": "i.png", "question": f"Is {place} even?", "answer": "A"} for place in range(12)]
+    options = [{"options": ["yes", "no"]} if place < 8 else {"options": [], "answer": "yes"} for place in range(12)]
+    Image.new("RGB", (8, 8)).save(tmp_path / "i.png")
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(row | more) + "\n" for row, more in zip(rows, options, strict=True)), encoding="utf-8")
+    said = printed(capsys, "options", "--dataset", str(data), "--runs", "2", "--no-search")
+    assert "rules about these hold less often than simulated: option_order:1 8" in said
+    (row,) = as_json(capsys, "options", "--dataset", str(data), "--runs", "2")
+    assert row["changed_questions"]["option_order:1"] == 8
+    assert "hold less often" not in printed(capsys, "pcri", "--dataset", str(data), "--runs", "2", "--no-search")
