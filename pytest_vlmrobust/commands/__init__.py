@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from . import (
-    bundles,
-    data,
     exports,
     filling,
     listing,
@@ -14,7 +12,6 @@ from . import (
     runs,
     serving,
     starting,
-    stores,
     submitting,
     viewing,
 )
@@ -23,14 +20,11 @@ SUBJECTS = (
     starting,
     policies,
     listing,
-    data,
     power,
     runs,
     viewing,
     exports,
     papers,
-    bundles,
-    stores,
     filling,
     submitting,
     serving,

@@ -1,4 +1,4 @@
-"""Filling: `vlmrobust fill`, which runs pytest with a store on a local disk and keeps a copy on a shared one."""
+"""Sweeps in parts: `vlmrobust fill` fills a store and keeps a copy on a shared disk, and `merge` joins the parts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ once. Kubernetes signals only the first process."""
 
 
 def add(commands: Commands) -> None:
-    """Adds it to the parser."""
+    """Adds them to the parser."""
+    _add_fill(commands)
+    _add_merge(commands)
+
+
+def _add_fill(commands: Commands) -> None:
     fill = add_command(
         commands,
         "fill",
@@ -146,3 +151,44 @@ def _say(text: str) -> None:
     with contextlib.suppress(OSError):
         say(text)
         sys.stdout.flush()
+
+
+# `vlmrobust merge`.
+
+
+SERVERS = "servers"
+"""The folder of a store that remembers served models."""
+
+
+def _add_merge(commands: Commands) -> None:
+    merge = add_command(
+        commands,
+        "merge",
+        "join the answers of several stores, such as those of --vlm-shard, in a new one",
+        "vlmrobust merge part-1 part-2 --out whole",
+    )
+    merge.add_argument("stores", metavar="STORE", nargs="+", type=typed_path, help="a store: the directory after --vlm-store")
+    merge.add_argument("--out", metavar="STORE", type=typed_path, required=True, help="the directory of the new store")
+    merge.set_defaults(run=_merge)
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.backends.served import merge_memories
+    from pytest_vlmrobust.store.database import network_file_system
+    from pytest_vlmrobust.store.merging import merge_stores
+
+    if kind := network_file_system(options.out):
+        raise UsageError(
+            f"--out {str(options.out)!r} is on a network file system ({kind}), where the log of SQLite does not hold. "
+            "Name a directory on a local disk, and copy it afterwards"
+        )
+    servers = [store / SERVERS for store in options.stores]
+    with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
+        merge_memories(servers, Path(folder))  # raises if they contradict each other, before anything is written
+    merge = merge_stores(options.stores, options.out)
+    merge_memories(servers, options.out / SERVERS)
+    for store, new in merge.by_source:
+        say(f"{store}: {quantity(new, 'new answer')}")
+    say(f"{options.out}: {quantity(merge.answers, 'answer')}. Judge them with the options of the parts, in the place of")
+    say(f"--vlm-fill and --vlm-shard: --vlm-store {options.out} --vlm-offline")
+    return 0

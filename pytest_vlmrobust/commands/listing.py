@@ -1,4 +1,4 @@
-"""Names: `vlmrobust list`, `explain` and `show`."""
+"""Names and what they stand for: `vlmrobust list`, `explain`, `show` and `data`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.errors import UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, derive_seed
 from pytest_vlmrobust.core.sample import IMAGE_MARK
-from pytest_vlmrobust.core.words import printable, quantity
+from pytest_vlmrobust.core.words import on_one_line, printable, quantity
 
-from .arguments import Commands, add_command, say
+from .arguments import Commands, add_command, complain, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
@@ -31,6 +31,7 @@ def add(commands: Commands) -> None:
     """Adds them to the parser."""
     _add_names(commands)
     _add_show(commands)
+    _add_data(commands)
 
 
 # `vlmrobust list` and `vlmrobust explain`.
@@ -227,3 +228,51 @@ def _keep_freed_memory() -> None:
         library.mallopt(_M_ARENA_MAX, 1)  # the arenas of threads cannot hold blocks of that size
         library.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+# `vlmrobust data`.
+
+
+NAMED = 20
+"""Maximum number of unreadable images to name."""
+
+
+def _add_data(commands: Commands) -> None:
+    data = add_command(
+        commands,
+        "data",
+        "describe a dataset and how it would be scored, and draw its first questions",
+        "vlmrobust data my_questions.jsonl --out questions.html",
+        "vlmrobust data MMBench_DEV_EN --data /data/LMUData",
+    )
+    data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, an embedded name, a benchmark, hf:ID")
+    data.add_argument("--data", type=typed_path, metavar="DIR", help="the data folder, as after --vlm-data")
+    data.add_argument("--out", type=typed_path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
+    data.set_defaults(run=_data)
+
+
+def _data(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.datasets import resolve
+    from pytest_vlmrobust.evaluation.run.profile import profile
+
+    if options.out and options.out.suffix.lower() not in {".html", ".htm"}:
+        raise UsageError(f"--out {options.out} is no page. Expected a name that ends with .html")
+    found = profile(resolve(options.file, data_dir=options.data))
+    widest = max(len(name) for name, _ in found.facts)
+    for name, fact in found.facts:
+        tell(f"{name:<{widest}}  {on_one_line(fact)}")
+    for note in found.notes:
+        tell(f"note: {on_one_line(note, None)}")
+    if options.out:
+        from pytest_vlmrobust.reporting.html.questions import render_questions
+        from pytest_vlmrobust.reporting.writing import write_out
+
+        write_out(options.out, render_questions(found))
+        say(f"{options.out}: {quantity(len(found.questions), 'question')} drawn")
+    if found.refusal:
+        complain(f"a run with these data is refused: {found.refusal}")
+    if found.unread:
+        count = quantity(len(found.unread), "image")
+        more = [f"… and {len(found.unread) - NAMED} more"] if len(found.unread) > NAMED else []
+        raise UsageError("\n  ".join([f"{count} cannot be read; mend or remove these rows:", *found.unread[:NAMED], *more]))
+    return int(bool(found.refusal))

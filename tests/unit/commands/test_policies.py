@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pytest_vlmrobust.commands.policies import render_policy
 from pytest_vlmrobust.policies import load_policy
-from pytest_vlmrobust.reporting.policy_table import render_policy
 
 POLICY = """\
 version: 1
