@@ -20,6 +20,8 @@ from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
 from pytest_vlmrobust.store.database import TimedLock, explain_errors, network_file_system, transaction
 
+from .conftest import Execute
+
 ANSWER = Prediction("A", "generate")
 
 
@@ -102,19 +104,15 @@ def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
             store.get_many(f"{number:064}" for number in range(200))
 
 
-def test_a_newer_schema_is_named_and_kept(tmp_path: Path) -> None:
+def test_a_newer_schema_is_named_and_kept(tmp_path: Path, execute: Execute) -> None:
     Store.open(tmp_path).close()
-    connection = sqlite3.connect(file_of(tmp_path))
-    connection.execute("pragma user_version = 3")
-    connection.close()
+    execute("pragma user_version = 3")
     with pytest.raises(StoreError, match=r"the store has schema 3, and this release reads schema 1\. Use the release of"):
         Store.open(tmp_path)
 
 
-def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    connection = sqlite3.connect(file_of(tmp_path))
-    connection.execute("create table bookmarks (url text)")
-    connection.close()
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path, execute: Execute) -> None:
+    execute("create table bookmarks (url text)")
     before = file_of(tmp_path).read_bytes()
     with pytest.raises(StoreError, match=r"a database of another program, no store: name another directory with --vlm-store"):
         Store.open(tmp_path)
@@ -268,23 +266,18 @@ RECURSIVE = (
     ],
 )
 @pytest.mark.parametrize("read_only", [False, True])
-def test_tables_that_no_run_makes_are_refused(tmp_path: Path, statements: tuple[str, ...], said: str, read_only: bool) -> None:
+def test_tables_that_no_run_makes_are_refused(
+    tmp_path: Path, execute: Execute, statements: tuple[str, ...], said: str, read_only: bool
+) -> None:
     Store.open(tmp_path).close()
-    connection = sqlite3.connect(file_of(tmp_path))
-    for statement in statements:
-        connection.execute(statement)
-    connection.close()
+    execute(*statements)
     with pytest.raises(StoreError, match=re.escape(said)):
         Store.open(tmp_path, read_only=read_only)
 
 
-def test_a_value_larger_than_any_run_writes_is_refused(tmp_path: Path) -> None:
+def test_a_value_larger_than_any_run_writes_is_refused(tmp_path: Path, execute: Execute) -> None:
     Store.open(tmp_path).close()
-    connection = sqlite3.connect(file_of(tmp_path))
-    connection.execute("insert into contexts values (1, '{}')")
-    connection.execute("insert into predictions values ('k', zeroblob(50000000), 1)")
-    connection.commit()
-    connection.close()
+    execute("insert into contexts values (1, '{}')", "insert into predictions values ('k', zeroblob(50000000), 1)")
     with Store.open(tmp_path, read_only=True) as store, pytest.raises(StoreError, match="values of more than 32 MiB"):
         store.get_many(["k"])
 
@@ -303,41 +296,33 @@ def test_a_prediction_longer_than_any_that_is_taken_is_refused(tmp_path: Path) -
             store.get_many(["k"])
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
+RARER = ("panfs", "vboxsf", "fuse.goofys", "fuse.vmhgfs-fuse", "fuse.blobfuse2")
+MOUNTS = (
+    "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n/dev/sdb1 /home/me/scratch xfs rw 0 0\n"
+    "me@there: /data/with\\040blank fuse.sshfs rw 0 0\n/dev/sdc1 /covered ext4 rw 0 0\n//x/y /covered cifs rw 0 0\n"
+    "fs1 /gpfs gpfs rw 0 0\nmalformed\n"
+)
+
+
+@pytest.mark.cases(
+    ("mounts", "path", "kind"),
     [
-        ("/home/me/store", "nfs4"),
-        ("/home/me/scratch/store", ""),
-        ("/home", "nfs4"),
-        ("/homes/store", ""),
-        ("/data/with blank/store", "fuse.sshfs"),
-        ("/covered/store", "cifs"),
-        ("/gpfs/a/b/c/not/there", "gpfs"),
+        (MOUNTS, "/home/me/store", "nfs4"),
+        (MOUNTS, "/home/me/scratch/store", ""),
+        (MOUNTS, "/home", "nfs4"),
+        (MOUNTS, "/homes/store", ""),
+        (MOUNTS, "/data/with blank/store", "fuse.sshfs"),
+        (MOUNTS, "/covered/store", "cifs"),
+        (MOUNTS, "/gpfs/a/b/c/not/there", "gpfs"),
+        *((f"{MOUNTS}there /here {kind} rw 0 0\n", "/here/store", kind) for kind in RARER),
+        *((f"{MOUNTS}none /mnt/c {kind} rw 0 0\n", "/mnt/c/store", kind) for kind in ("9p", "virtiofs")),
+        *((f"{MOUNTS}none / {kind} rw 0 0\n", "/mnt/c/store", "") for kind in ("9p", "virtiofs")),  # the root of a sandbox
     ],
 )
-def test_a_network_file_system_is_known_by_the_table_of_mounts(tmp_path: Path, path: str, kind: str) -> None:
+def test_a_network_file_system_is_known_by_the_table_of_mounts(tmp_path: Path, mounts: str, path: str, kind: str) -> None:
     table = tmp_path / "mounts"
-    table.write_text(
-        "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n/dev/sdb1 /home/me/scratch xfs rw 0 0\n"
-        "me@there: /data/with\\040blank fuse.sshfs rw 0 0\n/dev/sdc1 /covered ext4 rw 0 0\n//x/y /covered cifs rw 0 0\n"
-        "fs1 /gpfs gpfs rw 0 0\nmalformed\n"
-    )
+    table.write_text(mounts)
     assert network_file_system(Path(path), table) == kind
-
-
-@pytest.mark.parametrize("place", ["/", "/mnt/c"])
-@pytest.mark.parametrize("kind", ["9p", "virtiofs"])
-def test_the_root_of_a_sandbox_is_no_network_file_system(tmp_path: Path, place: str, kind: str) -> None:
-    table = tmp_path / "mounts"
-    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nnone {place} {kind} rw 0 0\n")
-    assert network_file_system(Path("/mnt/c/store"), table) == ("" if place == "/" else kind)
-
-
-@pytest.mark.parametrize("kind", ["panfs", "vboxsf", "fuse.goofys", "fuse.vmhgfs-fuse", "fuse.blobfuse2"])
-def test_rarer_kinds_are_known_as_well(tmp_path: Path, kind: str) -> None:
-    table = tmp_path / "mounts"
-    table.write_text(f"/dev/sda1 / ext4 rw 0 0\nthere /here {kind} rw 0 0\n")
-    assert network_file_system(Path("/here/store"), table) == kind
 
 
 def test_without_a_table_of_mounts_nothing_is_known(tmp_path: Path) -> None:

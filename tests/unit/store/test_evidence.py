@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+
+from .conftest import Execute
 
 CELL = Cell("tiny", "faces.matching", Setting.parse("fog:mid"))
 SAMPLES = (
@@ -50,6 +51,14 @@ ANSWERS = (
 def keep(evidence: Evidence, notes: dict[str, tuple[str, ...]] | None = None) -> None:
     evidence.put_samples("faces.matching", "d1", SAMPLES)
     evidence.put_cell(StoredCell(CELL, 1, ANSWERS, notes or {}))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A directory with evidence of one cell."""
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    return tmp_path
 
 
 def test_what_went_in_comes_out(tmp_path: Path) -> None:
@@ -111,33 +120,26 @@ def test_pictures_are_the_same_by_their_source_or_by_their_pixels() -> None:
     assert not one.same_as(PictureDigests("other file", "other pixels"))
 
 
-def test_bytes_in_the_place_of_text_are_damage(tmp_path: Path) -> None:
+def test_bytes_in_the_place_of_text_are_damage(tmp_path: Path, execute: Execute) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb")})
-    connection = sqlite3.connect(tmp_path / "predictions.sqlite")
-    connection.execute("update pictures set pixels = cast(x'ff' as text)")
-    connection.commit()
-    connection.close()
+    execute("update pictures set pixels = cast(x'ff' as text)")
     with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match="was changed or damaged"):
         evidence.pictures("d")
 
 
 @pytest.mark.parametrize("table", ["pictures", "questions"])
-def test_evidence_that_lacks_a_table_is_refused(tmp_path: Path, table: str) -> None:
+def test_evidence_that_lacks_a_table_is_refused(tmp_path: Path, execute: Execute, table: str) -> None:
     Evidence.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "predictions.sqlite")) as connection:
-        connection.execute(f"drop table {table}")
+    execute(f"drop table {table}")
     for read_only in (True, False):
         with pytest.raises(StoreError, match=f"lacks the table '{table}'"):
             Evidence.open(tmp_path, read_only=read_only)
 
 
-def test_evidence_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+def test_evidence_of_a_newer_release_is_refused(tmp_path: Path, execute: Execute) -> None:
     Evidence.open(tmp_path).close()
-    connection = sqlite3.connect(tmp_path / "predictions.sqlite")
-    assert connection.execute("pragma user_version").fetchone() == (1,)
-    connection.execute("pragma user_version = 2")
-    connection.close()
+    execute("pragma user_version = 2")
     with pytest.raises(StoreError, match=r"has schema 2, and this release reads schema 1\. Use the release of"):
         Evidence.open(tmp_path, read_only=True)
 
@@ -161,17 +163,13 @@ def test_a_cell_that_is_evaluated_again_replaces_its_answers(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("place", [0.5, "x"])
 @pytest.mark.parametrize("table", ["answers", "samples"])
-def test_a_place_that_is_no_whole_number_is_refused(tmp_path: Path, table: str, place: object) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
-    with closing(sqlite3.connect(tmp_path / "predictions.sqlite")) as connection:
-        connection.execute(f"update {table} set place = ? where place = 1", (place,))  # noqa: S608 - a name from above
-        connection.commit()
+def test_a_place_that_is_no_whole_number_is_refused(kept: Path, execute: Execute, table: str, place: object) -> None:
+    execute(f"update {table} set place = ? where place = 1", values=(place,))  # noqa: S608 - a name from above
 
     def read(evidence: Evidence, *, whole: bool) -> None:
         evidence.get_cell(CELL, whole=whole) if table == "answers" else evidence.samples(CELL.dataset)
 
-    with Evidence.open(tmp_path, read_only=True) as evidence:
+    with Evidence.open(kept, read_only=True) as evidence:
         with pytest.raises(StoreError, match="as a place, expected whole numbers"):
             read(evidence, whole=False)
         with pytest.raises(StoreError, match=r"as a place, expected whole numbers|has answers 0 to .*, expected 0 to 1"):
@@ -274,11 +272,9 @@ def test_halves_of_surrogate_pairs_are_kept_spelled_out(tmp_path: Path) -> None:
         ("insert into samples select dataset, 2, id, content from samples where place = 0", "has 2 answers, expected 3"),
     ],
 )
-def test_cells_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement: str, said: str) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
-    execute(tmp_path, statement)
-    with Evidence.open(tmp_path, read_only=True) as evidence:
+def test_cells_that_no_run_writes_are_refused_by_name(kept: Path, execute: Execute, statement: str, said: str) -> None:
+    execute(statement)
+    with Evidence.open(kept, read_only=True) as evidence:
         for read in (evidence.get_cell, evidence.get_scores):
             with pytest.raises(StoreError, match=rf"predictions\.sqlite: .*{said}"):
                 read(CELL)
@@ -294,11 +290,9 @@ def test_cells_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement:
         ("update cells set notes = 'x'", "the notes of .* cannot be read"),
     ],
 )
-def test_answers_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement: str, said: str) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
-    execute(tmp_path, statement)
-    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match=said):
+def test_answers_that_no_run_writes_are_refused_by_name(kept: Path, execute: Execute, statement: str, said: str) -> None:
+    execute(statement)
+    with Evidence.open(kept, read_only=True) as evidence, pytest.raises(StoreError, match=said):
         evidence.get_cell(CELL)
 
 
@@ -314,35 +308,22 @@ def test_answers_that_no_run_writes_are_refused_by_name(tmp_path: Path, statemen
         ("update samples set content = x'00' where place = 0", "'s1': not a sample of this release"),
     ],
 )
-def test_samples_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement: str, said: str) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
-    execute(tmp_path, statement)
-    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match=said):
+def test_samples_that_no_run_writes_are_refused_by_name(kept: Path, execute: Execute, statement: str, said: str) -> None:
+    execute(statement)
+    with Evidence.open(kept, read_only=True) as evidence, pytest.raises(StoreError, match=said):
         evidence.samples("faces.matching")
 
 
-def test_a_number_of_views_that_no_file_can_hold_is_refused_at_once(tmp_path: Path) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
-    execute(tmp_path, "update cells set views = 1000000000000")
-    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match="lacks answers to some views"):
+def test_a_number_of_views_that_no_file_can_hold_is_refused_at_once(kept: Path, execute: Execute) -> None:
+    execute("update cells set views = 1000000000000")
+    with Evidence.open(kept, read_only=True) as evidence, pytest.raises(StoreError, match="lacks answers to some views"):
         evidence.get_cell(CELL, whole=False)
 
 
-def test_rows_that_the_file_has_no_room_for_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
+def test_rows_that_the_file_has_no_room_for_are_refused(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_vlmrobust.store.evidence._LEAST_ROW", 10**9)
     with pytest.raises(StoreError, match=r"claims \d+ rows in answers, more than \d+ bytes can hold"):
-        Evidence.open(tmp_path, read_only=True)
-
-
-def execute(directory: Path, statement: str) -> None:
-    connection = sqlite3.connect(directory / "predictions.sqlite")
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
+        Evidence.open(kept, read_only=True)
 
 
 class Damaged:
@@ -357,11 +338,9 @@ class Damaged:
         return self.connection.execute(query, values)
 
 
-def test_samples_that_cannot_be_counted_are_an_error_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_that_cannot_be_counted_are_an_error_of_the_file(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what asks for a part of a cell counts them."""
-    with Evidence.open(tmp_path) as evidence:
-        keep(evidence)
-    with Evidence.open(tmp_path, read_only=True) as evidence:
+    with Evidence.open(kept, read_only=True) as evidence:
         connection = evidence._connection
         monkeypatch.setattr(evidence, "_connection", Damaged(connection))
         with pytest.raises(StoreError, match="malformed"):
