@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.sample import META, slice_name
 from pytest_vlmrobust.files.document import Entry, parse_document, read_all, read_bytes, read_keys, shorten
+from pytest_vlmrobust.files.values import IDENTIFIER, PERSON, TEXT, VISIBLE_TEXT, Value, choice, list_of, one_or_more
 from pytest_vlmrobust.shipped import shipped
 
 from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
@@ -47,13 +47,8 @@ VERSION = 1
 
 TOP_KEYS = ("version", "mode", "purpose", "defaults", "budgets", "coverage", "rules", "waivers")
 STRICTNESS = "strictness"
-TREATMENT_KEYS = (STRICTNESS, *(part.name for part in fields(Treatment)))
 BOUND_KEYS = ("max", "min", "within")
-RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
-WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
 RULE_REQUIRED = ("id", "metric")
-WAIVER_REQUIRED = tuple(key for key in WAIVER_KEYS if key != "ticket")
-SCOPE_KEYS = tuple(part.name for part in fields(Scope))
 _CELL_KEYS = ("setting", "family", "level")
 _BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
 
@@ -108,9 +103,9 @@ def parse_policy(
     ambiguous: Mapping[str, Collection[str]] | None = None,
 ) -> Policy:
     """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them."""
-    reader = _Reader(known_metrics, ambiguous or {})
+    reader = Reader(known_metrics, ambiguous or {})
     tops = read_all(PolicyError, [partial(_read_top, content, name) for content, name in zip(contents, names, strict=True)])
-    choices = partial(read_all, PolicyError, [partial(read_keys, top, _CHOICES) for top in tops])
+    choices = partial(read_all, PolicyError, [partial(read_keys, top, CHOICES) for top in tops])
     per_file = partial(read_all, PolicyError, [partial(reader.rules_and_waivers, top) for top in tops])
     parts: list[Any] = read_all(PolicyError, [choices, partial(_read_budgets, tops), partial(_read_coverage, tops), per_file])
     chosen, budgets, coverages, things = parts
@@ -122,9 +117,9 @@ def parse_policy(
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
         waivers |= own_waivers
-    for key, choice in _CHOICES.items():
+    for key, kind in CHOICES.items():
         for first, second in pairwise(top[key] for top in tops if key in top):
-            if (new := choice(second)) != (old := choice(first)):
+            if (new := kind(second)) != (old := kind(first)):
                 how = "another purpose" if key == "purpose" else "tighter" if new is Mode.FULL else "looser"
                 change = (f"{old} becomes {new} ({how})",)
                 replaced.append(Replacement(f"{key} of {first.where}", second.where, change, new is Mode.FULL))
@@ -192,7 +187,7 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     """Returns how the rules of a file are treated that do not say it themselves."""
     if "defaults" not in top:
         return Treatment()
-    entries = top["defaults"].mapping(TREATMENT_KEYS)
+    entries = top["defaults"].mapping(TREATMENT)
     if (
         entries
         and not _entries(top, "rules")
@@ -202,7 +197,7 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
             "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file "
             "that has the rules, or repeat those rules here"
         )
-    return _treated(Treatment(), read_keys(entries, _VALUES))
+    return _treated(Treatment(), read_keys(entries, TREATMENT))
 
 
 def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
@@ -216,7 +211,7 @@ def _read_budgets(tops: Sequence[Mapping[str, Entry]]) -> list[Budgets]:
         treatment = _read_defaults(top)
         risks |= dict.fromkeys(top["budgets"].mapping(BUDGET_KEYS) if "budgets" in top else (), treatment)
         risks = dict.fromkeys(BUDGET_KEYS, treatment) | risks if not budgets else risks
-        shares = read_keys(entries, dict.fromkeys(BUDGET_KEYS, _read_share))
+        shares = read_keys(entries, BUDGETS)
         budgets.append(Budgets(**shares, sources=_sources(entries), risks=MappingProxyType(dict(risks))))
     return budgets
 
@@ -225,7 +220,7 @@ def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
     """Returns the coverage required after the first file, after the first two, and so on."""
     coverages = []
     for entries in _so_far(tops, "coverage", COVERAGE_KEYS):
-        values = read_keys(entries, _COVERAGE)
+        values = read_keys(entries, COVERAGE)
         values |= values.pop("samples", {})
         coverages.append(Coverage(**values, sources=_sources(entries)))
     return coverages
@@ -255,12 +250,34 @@ def _read_by_id(reads: Iterable[Callable[[], Identified]]) -> dict[str, Identifi
     return by_id
 
 
-class _Reader:
+class Reader:
     """Reads the rules and waivers of thresholds files, given the metrics that exist."""
 
-    def __init__(self, known: Mapping[str, MetricFacts] | Collection[str], ambiguous: Mapping[str, Collection[str]]) -> None:
+    def __init__(
+        self, known: Mapping[str, MetricFacts] | Collection[str], ambiguous: Mapping[str, Collection[str]] = MappingProxyType({})
+    ) -> None:
         self._facts = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, MetricFacts())
+        self._measured = [name for name, facts in self._facts.items() if not facts.unmeasured]
         self._ambiguous = ambiguous
+
+    def values(self, metric: str = "") -> dict[str, Value]:
+        """Returns the values of the keys of rules on a metric and of waivers for it."""
+        facts = self._facts.get(metric, MetricFacts())
+        metrics = {"anyOf": [{"enum": sorted(self._measured)}, TEXT.schema], "description": "vlmrobust explain lists them"}
+        two = list_of(_QUANTITY, minItems=2, maxItems=2, description="[low, high]")
+        return {
+            "id": IDENTIFIER,
+            "metric": Value(self._metric, metrics),
+            **dict.fromkeys(("where", "unless"), Value(partial(_read_scope, metric=metric, facts=facts), _SCOPE)),
+            **{end: Value(partial(_read_end, end=end, metric=metric, facts=facts), _QUANTITY) for end in ("max", "min")},
+            "within": Value(partial(_read_range, facts=facts), two),
+            "cap": Value(partial(_read_quantity, facts=facts), _QUANTITY),
+            **TREATMENT,
+            **dict.fromkeys(("reason", "ticket"), VISIBLE_TEXT),
+            "source": TEXT,
+            "owner": PERSON,
+            "expires": Value(Entry.date, _DAY),
+        }
 
     def rules_and_waivers(self, top: Mapping[str, Entry]) -> tuple[dict[str, Rule], dict[str, Waiver]]:
         """Returns the rules and waivers of a file by id."""
@@ -273,30 +290,20 @@ class _Reader:
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
         """Returns a rule; missing keys of its treatment come from ``treatment``."""
         entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
-        values, facts = self._values(entry, entries)
-        treatment = _treated(treatment, {key: values.pop(key) for key in TREATMENT_KEYS if key in values})
-        if treatment.judge is JudgedBy.INTERVAL and not facts.interval:
-            metric = values["metric"]
+        metric = _written_metric(entries)
+        bound = partial(_given_bound, entry, entries)
+        read: list[Any] = read_all(PolicyError, [partial(read_keys, entries, self.values(metric)), bound])
+        values = read[0]
+        treatment = _treated(treatment, {key: values.pop(key) for key in TREATMENT if key in values})
+        if treatment.judge is JudgedBy.INTERVAL and not self._facts[metric].interval:
             entry.fail(f"judges the interval of {metric}, which has no interval, so nothing would ever pass. Write judge: point")
-        return Rule(source=entry.where, treatment=treatment, evidence=values.pop("source", ""), **values)
+        evidence = values.pop("source", "")
+        return Rule(bound=values.pop(read[1]), source=entry.where, treatment=treatment, evidence=evidence, **values)
 
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; every key but ``ticket`` is required."""
         entries = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
-        return Waiver(source=entry.where, **self._values(entry, entries)[0])
-
-    def _values(self, entry: Entry, entries: Mapping[str, Entry]) -> tuple[dict[str, Any], MetricFacts]:
-        """Returns the values of a rule or waiver, and the facts about its metric."""
-        metric = entries["metric"]
-        name = "" if metric.is_mapping or metric.is_list else str(metric.node.value)
-        facts = self._facts.get(name, MetricFacts())
-        scopes = dict.fromkeys(("where", "unless"), partial(_read_scope, metric=name, facts=facts))
-        cap = partial(_read_quantity, facts=facts)
-        readers: dict[str, Callable[[Entry], Any]] = {**_VALUES, **scopes, "metric": self._metric, "cap": cap}
-        reads: list[Callable[[], dict[str, Any]]] = [partial(read_keys, entries, readers)]
-        if "cap" not in entries:
-            reads.append(lambda: {"bound": _read_bound(entry, entries, name, facts)})
-        return {key: value for values in read_all(PolicyError, reads) for key, value in values.items()}, facts
+        return Waiver(source=entry.where, **read_keys(entries, self.values(_written_metric(entries))))
 
     def _metric(self, entry: Entry) -> str:
         name = entry.text()
@@ -304,14 +311,26 @@ class _Reader:
             full = " or ".join(repr(choice) for choice in self._ambiguous[name])
             entry.fail(f"is {name!r}, a name that several metrics go by. Write {full}")
         if name not in self._facts:
-            measured = [metric for metric, facts in self._facts.items() if not facts.unmeasured]
-            raise UnknownName("metric", shorten(name), measured, where=entry.where)
+            raise UnknownName("metric", shorten(name), self._measured, where=entry.where)
         if needed := self._facts[name].unmeasured:
             entry.fail(
                 f"is {name!r}, which no run measures: it needs {needed}, and nothing asks a model for that. A rule or waiver "
                 "about it would never decide anything: remove it"
             )
         return name
+
+
+def _written_metric(entries: Mapping[str, Entry]) -> str:
+    """Returns the metric of a rule or waiver as written, whether it exists or not."""
+    metric = entries["metric"]
+    return "" if metric.is_mapping or metric.is_list else str(metric.node.value)
+
+
+def _given_bound(rule: Entry, entries: Mapping[str, Entry]) -> str:
+    written = [key for key in BOUND_KEYS if key in entries]
+    if len(written) != 1:
+        rule.fail(f"has {' and '.join(written) or 'no bound'}. Expected one of max, min or within: [low, high]")
+    return written[0]
 
 
 def _treated(base: Treatment, values: dict[str, Any]) -> Treatment:
@@ -357,37 +376,6 @@ def _read_risk(entry: Entry) -> float:
     return float(risk)
 
 
-def _choice_of(kind: type[StrEnum]) -> Callable[[Entry], StrEnum]:
-    return lambda entry: entry.choice(kind)
-
-
-_CHOICES = {"mode": _choice_of(Mode), "purpose": _choice_of(Purpose)}
-_COVERAGE = {
-    **dict.fromkeys(("tests", "rules"), _choice_of(Extent)),
-    "blind_models": _choice_of(BlindModels),
-    "samples": _read_samples,
-    "suites": lambda entry: tuple(dict.fromkeys(suite.identifier() for suite in entry.items())),
-}
-TREATMENT_CHOICES = {
-    "strictness": Strictness,
-    "judge": JudgedBy,
-    "multiplicity": Multiplicity,
-    "tier": Tier,
-    "on_inconclusive": OnInconclusive,
-    "on_not_applicable": OnNotApplicable,
-}
-_VALUES: dict[str, Callable[[Entry], Any]] = {
-    **{key: _choice_of(kind) for key, kind in TREATMENT_CHOICES.items()},
-    **dict.fromkeys(("alpha_pass", "alpha_fail"), _read_risk),
-    "id": Entry.identifier,
-    **dict.fromkeys(("reason", "ticket"), Entry.visible_text),
-    "source": Entry.text,
-    "owner": Entry.person,
-    "expires": Entry.date,
-}
-"""The keys of rules, waivers and defaults that are read without their metric."""
-
-
 def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
     try:
         return parse_quantity(entry.quantity(), facts.unit, facts.bounds)
@@ -395,22 +383,14 @@ def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
         entry.refuse(str(error))
 
 
-def _read_bound(rule: Entry, entries: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
-    written = [key for key in BOUND_KEYS if key in entries]
-    if len(written) != 1:
-        rule.fail(f"has {' and '.join(written) or 'no bound'}. Expected one of max, min or within: [low, high]")
-    kind, entry = written[0], entries[written[0]]
-    if kind == "within":
-        return _read_range(entry, facts)
-    advised = _BACKWARDS.get((kind, facts.better))
-    if advised:
+def _read_end(entry: Entry, end: str, metric: str, facts: MetricFacts) -> Bound:
+    if advised := _BACKWARDS.get((end, facts.better)):
         entry.fail(
             f"bounds {metric} on the wrong side: {facts.better} is better, and a good model would fail. Write {advised}:, "
             "or within: [low, high] if both sides matter"
         )
-    value = _read_quantity(entry, facts)
-    unit = unit_of(entry.quantity())
-    return Bound(high=value, unit=unit) if kind == "max" else Bound(low=value, unit=unit)
+    value, unit = _read_quantity(entry, facts), unit_of(entry.quantity())
+    return Bound(high=value, unit=unit) if end == "max" else Bound(low=value, unit=unit)
 
 
 def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
@@ -425,20 +405,15 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
     columns = [key for key in entry.table() if key.startswith(META)] if entry.is_mapping else []
-    entries = entry.mapping([*SCOPE_KEYS, *columns])
+    entries = entry.mapping([*SCOPE, *columns])
     if not entries:
-        entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
+        entry.refuse(f"at least one of {', '.join(SCOPE)}")
     for key in _CELL_KEYS:
         if key in entries and facts.scope == "sweep" and not (facts.split and key == "setting"):
             entries[key].fail(
                 f"never matches: {metric} is measured over a whole sweep, which has no {key}. Expected model, dataset or category"
             )
-    for value in entries.values():
-        for part in value.items() if value.is_list else [value]:
-            part.visible_text()
-    for level in entries["level"].texts() if "level" in entries else ():
-        _check_level(entries["level"], level)
-    scope = {key: value.texts() for key, value in entries.items()}
+    scope = read_keys(entries, {**SCOPE, **dict.fromkeys(columns, GLOBS)})
     slices = tuple(slice_name(key.removeprefix(META), value) for key in columns for value in scope.pop(key))
     if slices and (len(columns) > 1 or "category" in scope):
         both = " and ".join(key for key in (*columns, "category") if key in entries)
@@ -446,7 +421,66 @@ def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
     return Scope(**scope, **({"category": slices} if slices else {}))
 
 
-def _check_level(entry: Entry, level: str) -> None:
+def _read_globs(entry: Entry) -> tuple[str, ...]:
+    for part in entry.items() if entry.is_list else [entry]:
+        part.visible_text()
+    return entry.texts()
+
+
+def _read_levels(entry: Entry) -> tuple[str, ...]:
     named = (*LEVELS, NO_LEVEL)
-    if level.isalpha() and level not in named:
-        entry.refuse(f"{', '.join(named)}, or the parameter of a setting such as '448'.{did_you_mean(level, named)}")
+    for level in (levels := _read_globs(entry)):
+        if level.isalpha() and level not in named:
+            entry.refuse(f"{', '.join(named)}, or the parameter of a setting such as '448'.{did_you_mean(level, named)}")
+    return levels
+
+
+# The keys whose values are read without a metric, and the JSON Schemas of values.
+
+
+_WRITTEN = {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*(pp|%)?\s*$"}
+_QUANTITY = {"anyOf": [{"type": "number"}, _WRITTEN], "description": "5pp, 5% and 0.05 are the same number"}
+_SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _WRITTEN], "description": "a share of samples, such as 5%"}
+_RISK = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5, "description": "one-sided, such as 0.05"}
+_SCOPE = {"$ref": "#/definitions/scope"}
+_DAY = {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$", "description": "the last day, such as 2027-06-30"}
+_SAMPLES = {
+    "anyOf": [
+        choice(Extent).schema,
+        {"type": "integer", "minimum": 1},
+        {"type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$"},
+    ],
+    "description": "of each dataset: whole, partial, 20% or 500",
+}
+_A_GLOB = "a glob, or a list of globs"
+
+CHOICES = {"mode": choice(Mode), "purpose": choice(Purpose)}
+TREATMENT: dict[str, Value] = {
+    STRICTNESS: choice(Strictness),
+    "judge": choice(JudgedBy),
+    **dict.fromkeys(("alpha_pass", "alpha_fail"), Value(_read_risk, _RISK)),
+    "multiplicity": choice(Multiplicity),
+    "tier": choice(Tier),
+    "on_inconclusive": choice(OnInconclusive),
+    "on_not_applicable": choice(OnNotApplicable),
+}
+BUDGETS = dict.fromkeys(BUDGET_KEYS, Value(_read_share, _SHARE))
+COVERAGE = {
+    "tests": choice(Extent),
+    "samples": Value(_read_samples, _SAMPLES),
+    "suites": Value(
+        lambda entry: tuple(dict.fromkeys(suite.identifier() for suite in entry.items())),
+        list_of(IDENTIFIER.schema, description="test files without test_ and .py, such as corruptions"),
+    ),
+    "rules": choice(Extent),
+    "blind_models": choice(BlindModels),
+}
+GLOBS = Value(_read_globs, one_or_more(TEXT.schema, description=_A_GLOB))
+SCOPE = {
+    **dict.fromkeys(("model", "dataset", "setting", "family"), GLOBS),
+    "level": Value(_read_levels, one_or_more({"anyOf": [{"enum": [*LEVELS, NO_LEVEL]}, TEXT.schema]}, description=_A_GLOB)),
+    "category": GLOBS,
+}
+RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT, "reason", "source")
+WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
+WAIVER_REQUIRED = tuple(key for key in WAIVER_KEYS if key != "ticket")

@@ -156,7 +156,7 @@ def test_keys_of_a_thresholds_file(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
 
 
-@pytest.mark.cases("key", load.SCOPE_KEYS)
+@pytest.mark.cases("key", load.SCOPE)
 def test_keys_of_a_scope(key: str) -> None:
     assert f"`{key}`" in page("thresholds.md")
 

@@ -16,9 +16,9 @@ from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, COVERAGE_KEYS
 from pytest_vlmrobust.policies.json_schema import FILE, thresholds_schema
 from pytest_vlmrobust.policies.load import (
     RULE_KEYS,
-    SCOPE_KEYS,
+    SCOPE,
     TOP_KEYS,
-    TREATMENT_KEYS,
+    TREATMENT,
     WAIVER_KEYS,
 )
 
@@ -61,9 +61,9 @@ def test_every_key_of_the_reader_is_described() -> None:
     schema = thresholds_schema(METRICS)
     described = {name: tuple(schema["properties"][name]["properties"]) for name in ("defaults", "budgets", "coverage")}
     assert tuple(schema["properties"]) == TOP_KEYS
-    assert described == {"defaults": TREATMENT_KEYS, "budgets": BUDGET_KEYS, "coverage": COVERAGE_KEYS}
+    assert described == {"defaults": tuple(TREATMENT), "budgets": BUDGET_KEYS, "coverage": COVERAGE_KEYS}
     assert {name: tuple(kind["properties"]) for name, kind in schema["definitions"].items()} == {
-        "scope": SCOPE_KEYS,
+        "scope": tuple(SCOPE),
         "rule": RULE_KEYS,
         "waiver": WAIVER_KEYS,
     }
