@@ -24,7 +24,7 @@ from textwrap import fill
 from typing import Any
 
 from pytest_vlmrobust import cli, scoring
-from pytest_vlmrobust.backends.models_file import PUBLISHED
+from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.commands.arguments import RUN_HELP
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.decision import NotShown
@@ -243,7 +243,7 @@ def members(kind: type[Record | Measure | NotShown | Example | Reply | Picture |
 
 def models() -> str:
     """Returns the names of the built-in models."""
-    return named(PUBLISHED)
+    return named(models_file.PUBLISHED)
 
 
 def benchmarks() -> str:
@@ -340,6 +340,11 @@ def opening(file: Path) -> str:
 def schema_of_thresholds() -> str:
     """Returns the JSON Schema of thresholds files."""
     return json.dumps(json_schema.thresholds_schema(known_metrics()), indent=2) + "\n"
+
+
+def schema_of_models() -> str:
+    """Returns the JSON Schema of models files."""
+    return json.dumps(models_file.models_schema(), indent=2) + "\n"
 
 
 def schema_of_results() -> str:
@@ -472,6 +477,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 
 FILES: dict[str, Callable[[], str]] = {
     f"thresholds/{json_schema.FILE}": schema_of_thresholds,
+    f"docs/reference/{models_file.SCHEMA_FILE}": schema_of_models,
     f"docs/reference/{results.SCHEMA_FILE}": schema_of_results,
 }
 """Files that are generated as a whole."""

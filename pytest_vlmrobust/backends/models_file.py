@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.files.document import Entry, read_all, read_document, read_keys
+from pytest_vlmrobust.files.values import TEXT, TRUTH, Value, any_keys, mapping, number, one_of, one_or_more, text, whole_number
 
 from .contract import DEVICE
 from .devices import SPREADS
@@ -43,8 +44,8 @@ _SET_BY_SERVE = ("host", "port", "served_model_name", "model", "model_path", "re
 _ARGUMENT = re.compile(r"[A-Za-z][\w-]*\Z")
 QUANTIZATIONS = ("4bit", "8bit")
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_SAFE_NAME = "[A-Za-z0-9._-]+"
+_VARIABLE = "[A-Z][A-Z0-9_]*"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HERE, _SERVED, _SERVE, _SCRIPTED = "transformers", "openai", "serve", "scripted"
 _OF_FILES = (_HERE, _SERVE, _SCRIPTED, "vllm")
@@ -85,13 +86,9 @@ _SET_HERE: Mapping[str, str] = {
 }
 """Keys of a request body that the gate sets itself, and what decides each."""
 _GENERATION = f"a mapping such as {{max_new_tokens: 512}}, or {', '.join(PRESETS)}"
-_PIXELS = "a whole number of pixels above 0"
 _DEVICES = ("cpu", *(f"cuda:{number}" for number in range(16)))
-_MEMORY = re.compile(r"\d+(\.\d+)?(GiB|MiB|GB|MB)")
-_PRICE = "the price of a million tokens, 0 or more"
+_MEMORY = r"\d+(\.\d+)?(GiB|MiB|GB|MB)"
 _PRICES = ("prompt_price", "completion_price", "currency")
-_LEAST = 5e-324
-"""The smallest number above 0."""
 
 
 def read_url_entry(entry: Entry) -> tuple[str, ...]:
@@ -104,11 +101,11 @@ def read_url_entry(entry: Entry) -> tuple[str, ...]:
 
 def read_variable(entry: Entry) -> str:
     """Returns the name of an environment variable."""
-    text = entry.text("the name of an environment variable")
-    if not _VARIABLE.match(text):
+    name = entry.text("the name of an environment variable")
+    if not re.fullmatch(_VARIABLE, name):
         # the value may be the key itself, so it is not repeated
         entry.fail("is not the name of an environment variable. Keys are never written into files: set one, and name it here")
-    return text
+    return name
 
 
 def _headers(entry: Entry) -> dict[str, str]:
@@ -142,6 +139,11 @@ def _extra_body(entry: Entry) -> dict[str, Any]:
     return {name: _json(name, value, _AS_HEADER) for name, value in given.items()}
 
 
+def _engine(entry: Entry) -> dict[str, Any]:
+    options = entry.table("a mapping such as {tensor_parallel_size: 2}")
+    return {name: _json(name, value, _IN_ENVIRONMENT) for name, value in options.items()}
+
+
 def _json(name: str, entry: Entry, advice: str) -> Any:
     """Returns a JSON value; refuses one whose name says that it is a secret."""
     _refuse_secret(name, entry, _SECRET_IN_BODY, advice)
@@ -166,44 +168,50 @@ def _system_prompt(entry: Entry) -> str:
     file = entry.mapping(("file",), required=("file",))["file"]
     path = file.file_below(Path(entry.file).parent, "a text file")
     try:
-        text = path.read_bytes().decode()
+        prompt = path.read_bytes().decode()
     except (OSError, ValueError) as error:
         file.fail(f"cannot be read: {error}. Expected a text file in UTF-8, relative to this one")
-    if not text.strip():
+    if not prompt.strip():
         file.fail("names a file without text. Leave 'system_prompt' out, or fill the file")
-    return text
+    return prompt
+
+
+_AROUND = f"text with {_QUESTION} in it"
 
 
 def _template(entry: Entry) -> str:
-    text = entry.text(f"text with {_QUESTION} in it")
-    if text.count(_QUESTION) != 1:
-        entry.fail(f"has {text.count(_QUESTION)} times {_QUESTION}. Expected it exactly once: there the question stands")
-    if IMAGE_MARK in text:
+    template = entry.text(_AROUND)
+    if template.count(_QUESTION) != 1:
+        entry.fail(f"has {template.count(_QUESTION)} times {_QUESTION}. Expected it exactly once: there the question stands")
+    if IMAGE_MARK in template:
         entry.fail("has the character U+FFFC, which stands for an image in questions. Remove it")
-    return text
+    return template
+
+
+_SPREAD = f"one of {', '.join(SPREADS)}, or a device: cpu, mps, cuda or cuda:N"
 
 
 def _device_map(entry: Entry) -> str:
-    expected = f"one of {', '.join(SPREADS)}, or a device: cpu, mps, cuda or cuda:N"
-    text = entry.text(expected)
-    if text not in SPREADS and not DEVICE.match(text):
-        entry.refuse(f"{expected}.{did_you_mean(text, (*SPREADS, *_DEVICES))}")
-    return text
+    device = entry.text(_SPREAD)
+    if device not in SPREADS and not DEVICE.match(device):
+        entry.refuse(f"{_SPREAD}.{did_you_mean(device, (*SPREADS, *_DEVICES))}")
+    return device
 
 
-def _max_memory(entry: Entry) -> dict[str, str]:
-    """Returns the memory limit of each device, as written."""
-    amounts = {}
-    for device, amount in entry.mapping(_DEVICES).items():
-        amounts[device] = amount.text("an amount such as 20GiB")
-        if not _MEMORY.fullmatch(amounts[device]):
-            amount.refuse("an amount such as 20GiB: a number, then GiB, MiB, GB or MB")
-    return amounts
+def _memory(entry: Entry) -> str:
+    """Returns the memory limit of a device, as written."""
+    amount = entry.text("an amount such as 20GiB")
+    if not re.fullmatch(_MEMORY, amount):
+        entry.refuse("an amount such as 20GiB: a number, then GiB, MiB, GB or MB")
+    return amount
+
+
+_TOKENIZER = "a checkpoint directory, or a hub id 'owner/name'"
 
 
 def _place_of_tokenizer(entry: Entry) -> str:
     """Returns a checkpoint directory, relative to the models file, or else the text as a hub id."""
-    path = entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a hub id 'owner/name'")
+    path = entry.file_below(Path(entry.file).parent, _TOKENIZER)
     return str(path.resolve()) if path.is_dir() else entry.text()
 
 
@@ -214,48 +222,59 @@ def _generation(entry: Entry) -> dict[str, Any]:
     return {key: value.scalar() for key, value in entry.table(_GENERATION).items()}
 
 
-FIELDS: Mapping[str, Callable[[Entry], Any]] = {
-    "backend": lambda entry: entry.text("the name of a backend"),
-    "path": lambda entry: entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a file of scripted answers"),
-    "id": lambda entry: entry.text("a hub id 'owner/name'"),
-    "revision": lambda entry: entry.text("a branch, tag or commit of the hub, or what a server runs"),
-    "remote_code": lambda entry: entry.truth(),
-    "dtype": lambda entry: entry.one_of(DTYPES),
-    "adapter": lambda entry: str(entry.file_below(Path(entry.file).parent, "the directory of a LoRA adapter").resolve()),
-    "quantization": lambda entry: entry.one_of(QUANTIZATIONS),
-    "device_map": _device_map,
-    "max_memory": _max_memory,
-    "prompt_mode": lambda entry: entry.one_of(PROMPT_MODES),
-    "generation": _generation,
-    "min_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
-    "max_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
-    "box_convention": lambda entry: entry.one_of(CONVENTIONS),
-    "family": lambda entry: entry.text("a short name that models of one kind share"),
-    "parameters_billion": lambda entry: entry.number("a number above 0", low=_LEAST),
-    "policy": lambda entry: entry.text("the name of a thresholds file"),
-    "answer": lambda entry: entry.one_of(ANSWERS),
-    "url": read_url_entry,
-    "model": lambda entry: entry.text("the name that the server gives to the model"),
-    "tokenizer": _place_of_tokenizer,
-    "key_variable": read_variable,
-    "system_prompt": _system_prompt,
-    "template": _template,
-    "headers": _headers,
-    "query": _query,
-    "extra_body": _extra_body,
-    "engine": lambda entry: {
-        name: _json(name, value, _IN_ENVIRONMENT)
-        for name, value in entry.table("a mapping such as {tensor_parallel_size: 2}").items()
-    },
-    "serve": lambda entry: entry.one_of(tuple(PROGRAMS)),
-    "reasoning_effort": lambda entry: entry.one_of(_EFFORTS),
-    "token_limit_parameter": lambda entry: entry.one_of(_LIMITS).replace("auto", ""),
-    "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
-    "prompt_price": lambda entry: entry.number(_PRICE, low=0.0),
-    "completion_price": lambda entry: entry.number(_PRICE, low=0.0),
-    "currency": lambda entry: entry.text("a currency such as EUR"),
+_A_VARIABLE = {"type": "string", "pattern": f"^{_VARIABLE}$", "description": "the name of an environment variable"}
+_HEADERS = any_keys(mapping({"variable": Value(read_variable, _A_VARIABLE)}, ("variable",)))
+_PROMPT = {"anyOf": [TEXT.schema, mapping({"file": text("a text file, relative to this one")}, ("file",))]}
+_PATH, _ADAPTER = "a checkpoint directory, or a file of scripted answers", "the directory of a LoRA adapter"
+_AMOUNTS = dict.fromkeys(_DEVICES, Value(_memory, {"type": "string", "pattern": f"^{_MEMORY}$"}))
+_PIXELS = whole_number("a whole number of pixels above 0", low=1)
+_PRICE = number("the price of a million tokens, 0 or more", low=0.0)
+FIELDS: Mapping[str, Value] = {
+    "backend": text("the name of a backend"),
+    "path": Value(lambda entry: entry.file_below(Path(entry.file).parent, _PATH), text(_PATH).schema),
+    "id": text("a hub id 'owner/name'"),
+    "revision": text("a branch, tag or commit of the hub, or what a server runs"),
+    "remote_code": TRUTH,
+    "dtype": one_of(DTYPES),
+    "adapter": Value(lambda entry: str(entry.file_below(Path(entry.file).parent, _ADAPTER).resolve()), text(_ADAPTER).schema),
+    "quantization": one_of(QUANTIZATIONS),
+    "device_map": Value(_device_map, text(_SPREAD).schema),
+    "max_memory": Value(lambda entry: read_keys(entry.mapping(_DEVICES), _AMOUNTS), mapping(_AMOUNTS)),
+    "prompt_mode": one_of(PROMPT_MODES),
+    "generation": Value(_generation, {"anyOf": [{"type": "object"}, {"enum": [*PRESETS]}], "description": _GENERATION}),
+    **dict.fromkeys(("min_pixels", "max_pixels"), _PIXELS),
+    "box_convention": one_of(CONVENTIONS),
+    "family": text("a short name that models of one kind share"),
+    "parameters_billion": number("a number above 0", above=0.0),
+    "policy": text("the name of a thresholds file"),
+    "answer": one_of(ANSWERS),
+    "url": Value(read_url_entry, one_or_more(text("a base URL such as http://localhost:8000/v1").schema)),
+    "model": text("the name that the server gives to the model"),
+    "tokenizer": Value(_place_of_tokenizer, text(_TOKENIZER).schema),
+    "key_variable": Value(read_variable, _A_VARIABLE),
+    "system_prompt": Value(_system_prompt, _PROMPT),
+    "template": Value(_template, {"type": "string", "pattern": re.escape(_QUESTION), "description": _AROUND}),
+    "headers": Value(_headers, _HEADERS),
+    "query": Value(_query, any_keys(TEXT.schema)),
+    "extra_body": Value(_extra_body, any_keys()),
+    "engine": Value(_engine, any_keys()),
+    "serve": one_of(PROGRAMS),
+    "reasoning_effort": one_of(_EFFORTS),
+    "token_limit_parameter": Value(lambda entry: entry.one_of(_LIMITS).replace("auto", ""), {"enum": list(_LIMITS)}),
+    "time_limit": number("a number of seconds above 0", above=0.0),
+    **dict.fromkeys(("prompt_price", "completion_price"), _PRICE),
+    "currency": text("a currency such as EUR"),
 }
-"""The keys of an entry of the models file, and the reader of each value."""
+"""The keys of an entry of the models file, and the values of each."""
+SCHEMA_FILE = "models.schema.json"
+
+
+def models_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of models files, in draft 7; it does not say which keys go together."""
+    names = {"pattern": f"^{_SAFE_NAME}$", "description": "names become part of test ids"}
+    models = {**any_keys(mapping(FIELDS)), "propertyNames": names}
+    about = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Models file of pytest-vlmrobust"}
+    return {**about, **mapping({"models": Value(Entry.table, models)})}
 
 
 def read_models(path: Path) -> dict[str, ModelRef]:
@@ -279,7 +298,7 @@ def check_dtype(dtype: str, where: str) -> str:
 
 
 def _model(name: str, entry: Entry) -> ModelRef:
-    if not _SAFE_NAME.match(name):
+    if not re.fullmatch(_SAFE_NAME, name):
         entry.fail("is not a model name: it may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids")
     given = entry.mapping(FIELDS)
     fields = read_keys(given, FIELDS)

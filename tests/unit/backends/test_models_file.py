@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pytest_vlmrobust.backends import model_id, resolve
 from pytest_vlmrobust.backends.generation import Generation, generation_for
-from pytest_vlmrobust.backends.models_file import _LISTED, PUBLISHED, Published, described, read_models
+from pytest_vlmrobust.backends.models_file import _LISTED, FIELDS, PUBLISHED, Published, described, models_schema, read_models
 from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import ModelRef
@@ -360,6 +361,90 @@ def test_nothing_in_the_file_is_executed(tmp_path: Path) -> None:
     path = _write(tmp_path, "models:\n  m:\n    path: !!python/object/apply:os.getcwd []\n")
     with pytest.raises(ModelError, match=r":3: models.m.path is a list. Expected a single value"):
         read_models(path)
+
+
+# The JSON Schema, by which editors complete and check a models file.
+
+
+def accepted_by_schema(text: str) -> bool:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = models_schema()
+    jsonschema.Draft7Validator.check_schema(schema)
+    return bool(jsonschema.Draft7Validator(schema).is_valid(yaml.safe_load(text)))
+
+
+def test_the_schema_describes_every_key() -> None:
+    assert list(models_schema()["properties"]["models"]["additionalProperties"]["properties"]) == list(FIELDS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHOLE,
+        SERVED,
+        "models: {}",
+        "models: {m: {path: x, prompt_mode: thinking, generation: observatory}}",
+        "models: {m: {path: x, generation: {top_k: 3}, parameters_billion: 2, device_map: 'cuda:1', remote_code: false}}",
+        "models: {m: {serve: vllm, id: a/b, engine: {max_model_len: 9}, prompt_price: 0, completion_price: 2.5, currency: EUR}}",
+    ],
+)
+def test_what_the_reader_accepts_the_schema_accepts(tmp_path: Path, text: str) -> None:
+    read_models(_write(tmp_path, text))
+    assert accepted_by_schema(text)
+
+
+@pytest.mark.cases(
+    "text",
+    [
+        "model: {}",
+        "models: {my/m: {path: x}}",
+        "models: {m: x}",
+        *(
+            f"models: {{m: {{path: x, {line}}}}}"
+            for line in (
+                "pth: y",
+                "backend: ''",
+                "revision: 12",
+                "remote_code: 1",
+                "dtype: bf16",
+                "adapter: 3",
+                "quantization: 4bits",
+                "device_map: []",
+                "device_map: auto, max_memory: {cuda0: 1GiB}",
+                "device_map: auto, max_memory: {cpu: 20 gigs}",
+                "prompt_mode: slow",
+                "generation: 512",
+                "generation: observatry",
+                "min_pixels: 0",
+                "max_pixels: 1.5",
+                "parameters_billion: 0",
+                "answer: letter",
+                "prompt_price: -1",
+                "currency: 1",
+            )
+        ),
+        *(
+            f"models: {{m: {{backend: openai, url: http://a/v1, model: m, {line}}}}}"
+            for line in (
+                "key_variable: sk-abc",
+                "time_limit: 0",
+                "template: Look.",
+                "system_prompt: {fil: x}",
+                "headers: {a: b}",
+                "headers: {a: {variable: b}}",
+                "query: {a: 1}",
+                "extra_body: 1",
+                "reasoning_effort: lo",
+                "token_limit_parameter: max",
+            )
+        ),
+        "models: {m: {backend: openai, url: [], model: m}}",
+    ],
+)
+def test_what_the_schema_refuses_the_reader_refuses(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ModelError):
+        read_models(_write(tmp_path, text))
+    assert not accepted_by_schema(text)
 
 
 # Published models: the built-in names of the papers, and what each needs.
