@@ -374,7 +374,6 @@ def collated(rows: Sequence[Mapping[str, Any]], padding: int, join: Callable[[Se
 
 
 def _numbers(parts: Sequence[Patches]) -> Any:
-    """Returns the numbers of the patches of a batch, one after the other."""
     import torch
 
     numbers = torch.empty(sum(map(len, parts)), parts[0].width, dtype=torch.float32)

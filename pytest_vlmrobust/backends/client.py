@@ -301,7 +301,6 @@ def _replaced(content: Any, key: str) -> Any:
 
 
 def _error_in(reply: Any) -> Any:
-    """Returns the error that a reply contains instead of an answer; None without an error."""
     if not isinstance(reply, dict):
         return None
     if reply.get("object") == "error":

@@ -120,7 +120,6 @@ def free_bytes() -> int | None:
 
 
 def _field(file: Path, name: str) -> int | None:
-    """Returns a field of a file of proc(5) in bytes."""
     try:
         lines = file.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

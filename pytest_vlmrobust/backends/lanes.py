@@ -142,7 +142,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def _compute(answerer: Answerer, calls: _Calls, turns: threading.Semaphore, begin: Callable[[], None]) -> None:
-    """Runs work until it is told to end."""
     has_begun = False
     while (call := calls.get()) is not None:
         returned = call.returned

@@ -96,7 +96,6 @@ class OpenAIBackend(ChatBackend):
         return self._served.urls
 
     def _origin(self) -> dict[str, Any]:
-        """Returns the location part of the fingerprint."""
         return self._served.identity(self.ref.revision)
 
     def _told_apart_by(self) -> dict[str, Any]:
@@ -105,7 +104,6 @@ class OpenAIBackend(ChatBackend):
         return {**self._origin(), **self.ref.deployment, **free}
 
     def _ref_for(self, url: str) -> ModelRef:  # noqa: ARG002 - for a server that is started here
-        """Returns the model reference for the client of a server."""
         return self.ref
 
     @functools.cached_property
@@ -302,7 +300,6 @@ class OpenAIBackend(ChatBackend):
             return replicas
 
     def _connected(self) -> Replicas[Client]:
-        """Returns the replicas without checking them."""
         servers = [Replica(url, self._client(url), refused=self._refused.get(url, "")) for url in self._urls]
         self._replicas = replicas = Replicas(
             servers,

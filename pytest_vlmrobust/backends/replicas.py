@@ -209,7 +209,6 @@ class Replicas(Generic[Client]):
                 await close(replica.client)
 
     async def _health(self, *replicas: Replica[Client]) -> list[BaseException | None]:
-        """Returns the error of each replica's health check; all are checked at once."""
         checks = (within(self._limit, self._health_check(replica)) for replica in replicas)
         return await asyncio.gather(*checks, return_exceptions=True)
 
@@ -298,7 +297,6 @@ class Replicas(Generic[Client]):
             raise BackendError(self._lost)
 
     async def _sent(self, replica: Replica[Client], call: Callable[[Replica[Client]], Awaitable[Answer]]) -> Answer:
-        """Sends a request to a replica and records what the answer says about the replica."""
         began, epoch = time.monotonic(), replica.window.epoch
         try:
             answer = await within(self._limit, call(replica))

@@ -254,8 +254,6 @@ def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
 
 
 def _opener(module: str, kind: str) -> Factory:
-    """Returns a function that imports a module of this package and opens its backend."""
-
     def opened(ref: ModelRef, options: BackendOptions) -> Backend:
         backend: Backend = getattr(import_module(f".{module}", __package__), kind)(ref, options)
         return backend

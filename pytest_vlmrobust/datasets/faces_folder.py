@@ -221,7 +221,6 @@ class FolderReader:
                     self.problems.add(draft.place, column, group, f"{spelled!r}, as it is spelled in line {first.line}")
 
     def _finder(self, drafts: Sequence[_Draft]) -> AbstractContextManager[FaceFinder | None]:
-        """Returns the finder of face boxes; ``None`` if no row needs it, or no model file is named."""
         model = self.settings.landmarks
         bare = [draft for draft in drafts if not draft.boxes]
         if model is None or not bare:
@@ -237,7 +236,6 @@ class FolderReader:
         return face_finder(model)
 
     def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
-        """Decodes the image of a draft and notes its problems."""
         if draft.path == self.folder:
             return  # there is none, which is already reported
         try:

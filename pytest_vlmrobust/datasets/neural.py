@@ -166,7 +166,6 @@ def _deciding(folder: Path) -> list[Path]:
 
 
 def _absent(folder: Path) -> list[str]:
-    """Returns descriptions of the parts of an encoder that a folder lacks."""
     there = [file.name for file in _deciding(folder)]
     parts = {
         "config.json": "config.json" in there,

@@ -391,7 +391,6 @@ def _cells_of_parquet(path: Path) -> Iterator[tuple[int, int, int, dict[str, Any
 
 @lru_cache(maxsize=4)
 def _pictures(path: Path, stamp: tuple[int, int], group: int) -> Any:
-    """Returns the columns of images of a row group."""
     del stamp  # only distinguishes states of the file
     file = importlib.import_module("pyarrow.parquet").ParquetFile(path)
     return file.read_row_group(group, columns=[name for name in file.schema_arrow.names if name in ("image", "images")])

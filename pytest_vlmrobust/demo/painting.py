@@ -177,7 +177,6 @@ def stroke(points: Sequence[Sequence[float]] | Points, width: float, *, taper: t
 
 @cache
 def _swell(count: int, taper: tuple[float, float]) -> Points:
-    """Returns the relative width of a stroke at ``count`` points along it."""
     t = np.linspace(0, 1, count)
     ends = taper[0] * (1 - t) + taper[1] * t
     return np.asarray(ends + (1 - ends) * np.sin(math.pi * t).clip(0) ** 0.6, np.float64)

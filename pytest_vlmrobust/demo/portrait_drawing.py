@@ -92,7 +92,6 @@ def _head(portrait: Portrait) -> list[Shape]:
 
 
 def _placings(portrait: Portrait, side: int) -> tuple[Placing, Placing]:
-    """Returns the placings of the shoulders and of the head."""
     x, y, scale = portrait.x * side, portrait.y * side, portrait.scale * side
     return Placing(x, y, scale, 0.0), Placing(x, y, scale, portrait.roll)
 
@@ -110,7 +109,6 @@ def _disc(portrait: Portrait) -> Shape:
 
 
 def _extent(shapes: list[Shape], placing: Placing) -> Box:
-    """Returns the box of shapes; a clipped shape is within another."""
     points = np.concatenate([placing(outline) for shape in shapes if shape.within is None for outline in shape.outlines])
     left, top = points.min(axis=0).tolist()
     right, bottom = points.max(axis=0).tolist()
@@ -126,7 +124,6 @@ def _shade_colour(colour: Colour, share: float) -> Colour:
 
 
 def _lit(colour: Colour, share: float) -> Colour:
-    """Returns a colour in warm light."""
     return mix(colour, _FIXED["glow"], share)
 
 
@@ -206,7 +203,6 @@ def _layer_shapes(part: Part, layer: Layer, within: Points | None) -> list[Shape
 
 
 def _rim_shapes(part: Part, outline: Points, rim: float, paint: Colour, shade: Colour) -> list[Shape]:
-    """Returns an area with its far side in shade."""
     return [Shape((outline,), shade), Shape((outline - (part.side * rim, 0.04),), paint, outline)]
 
 
@@ -273,7 +269,6 @@ def _head_width(portrait: Portrait) -> float:
 
 
 def _skin(portrait: Portrait) -> list[Shape]:
-    """Returns the head with its soft light, and the details of the skin."""
     skin, outline, side = _skin_colour(portrait), _face_outline(portrait), _shadow_side(portrait)
     inner = shift(outline, -side * (0.12 + 0.06 * abs(portrait.light)), -0.05)
     glow = [
@@ -364,7 +359,6 @@ def _brows(portrait: Portrait) -> list[Shape]:
 
 
 def _nose(portrait: Portrait) -> list[Shape]:
-    """Returns the nose: its shaded side, wings, nostrils and the highlight on its tip."""
     skin, side = _skin_colour(portrait), _shadow_side(portrait)
     half, base, top, tip, bump = _MEASURES["nose"][portrait.nose]
     half, base = half * portrait.nose_width, base * portrait.nose_length
@@ -392,7 +386,6 @@ def _nose(portrait: Portrait) -> list[Shape]:
 
 
 def _mouth(portrait: Portrait) -> list[Shape]:
-    """Returns the lips and, for an open mouth, teeth and tongue."""
     wide, full, lift, opening = _MEASURES["mouth"][portrait.mouth]
     lip = mix(_skin_colour(portrait), _FIXED["lip"], 0.46)
     half, full = 0.25 * wide * portrait.mouth_width, full * portrait.lip_fullness
@@ -453,7 +446,6 @@ def _ears(portrait: Portrait) -> list[Shape]:
 
 
 def _earrings(portrait: Portrait) -> list[Shape]:
-    """Returns earrings, if the ears are visible."""
     if portrait.hair in _OVER_EARS:
         return []
     x = portrait.face_width + 0.045
@@ -466,7 +458,6 @@ def _earrings(portrait: Portrait) -> list[Shape]:
 
 
 def _glasses(portrait: Portrait) -> list[Shape]:
-    """Returns the front of glasses: lenses with a glint, rims and bridge."""
     if portrait.glasses == "none":
         return []
     colour = _COLOURS["frame"][portrait.glasses]
@@ -489,7 +480,6 @@ def _upper_half(x: float, y: float) -> Points:
 
 
 def _temples_of_glasses(portrait: Portrait) -> list[Shape]:
-    """Returns the temples of glasses, which hair can cover."""
     if portrait.glasses == "none":
         return []
     start = portrait.eye_spacing + max(x for x, _ in _OUTLINES["lens"][portrait.glasses]) - 0.03
@@ -502,7 +492,6 @@ def _temples_of_glasses(portrait: Portrait) -> list[Shape]:
 
 
 def _neck(portrait: Portrait) -> list[Shape]:
-    """Returns the neck with the shadow of the head."""
     skin = _skin_colour(portrait)
     neck = smooth(np.array(_OUTLINES["neck"]) * (_neck_width(portrait), 1))
     shadow = shift(_face_outline(portrait), 0.05 * float(np.sign(-portrait.light)), 0.2)
@@ -514,7 +503,6 @@ def _neck_width(portrait: Portrait) -> float:
 
 
 def _clothes(portrait: Portrait) -> list[Shape]:
-    """Returns the shoulders in their clothes, and the collar."""
     colour, half = _COLOURS["cloth"][portrait.cloth], _neck_width(portrait)
     depth, pull = _MEASURES["neckline"][portrait.clothes]
     (collar, height), *shoulder = _OUTLINES["shoulder"]
@@ -552,7 +540,6 @@ def _full_beard(part: Part) -> list[Shape]:
 
 
 def _jaw_and_cheeks(portrait: Portrait) -> tuple[Points, Points]:
-    """Returns the lower and upper edge of a beard."""
     outline = _face_outline(portrait)
     jaw = outline[outline[:, 1] > 0.12]
     jaw = jaw[np.argsort(-np.arctan2(jaw[:, 0], jaw[:, 1]), kind="stable")]
@@ -563,7 +550,6 @@ def _jaw_and_cheeks(portrait: Portrait) -> tuple[Points, Points]:
 
 
 def _hair_behind(portrait: Portrait) -> list[Shape]:
-    """Returns the hair behind head and shoulders."""
     return _paint_layers(_hair_part(portrait), _ASSETS["hair_behind"].get(portrait.hair, ()))
 
 
@@ -575,7 +561,6 @@ def _hair_at_temples(portrait: Portrait) -> list[Shape]:
 
 
 def _hair(portrait: Portrait) -> list[Shape]:
-    """Returns the hair in front of the head, or its covering."""
     return _paint_layers(_hair_part(portrait), _ASSETS["hair"][portrait.hair])
 
 

@@ -63,8 +63,7 @@ def accuracy(scores: ArrayLike) -> float:
 
     Formula: ``mean(perturbed)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
 
     >>> accuracy([1, 1, 0, 1])
     0.75
@@ -87,8 +86,7 @@ def clean_accuracy(clean: ArrayLike) -> float:
 
     Formula: ``mean(clean)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
     """
     return mean(as_scores(clean, "clean"))
 
@@ -111,8 +109,7 @@ def accuracy_drop(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(clean - perturbed)``
 
-    Returns:
-        A fraction in [-1, 1] (0.263 = 26.3 percentage points); negative for a gain; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1] (0.263 = 26.3 percentage points); negative for a gain; NaN for no scores or a missing one.
 
     >>> accuracy_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
@@ -159,8 +156,7 @@ def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(max(clean - perturbed, 0))``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
     """
     return flip_rates(clean, perturbed).harmful
 
@@ -178,8 +174,7 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(max(perturbed - clean, 0))``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
     """
     return flip_rates(clean, perturbed).helpful
 
@@ -222,8 +217,7 @@ def accuracy_above_chance(clean: ArrayLike, chance_levels: ArrayLike) -> float:
 
     Formula: ``mean(clean - chance_levels)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; NaN for no scores or a missing one.
 
     >>> accuracy_above_chance([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
@@ -254,8 +248,7 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
 
     Formula: ``mean(clean - no_image)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; NaN for no scores or a missing one.
 
     >>> visual_gain([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
@@ -351,9 +344,8 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
 
     Formula: ``mean(clean - perturbed) / mean(clean - no_image)``
 
-    Returns:
-        A ratio: 0 for no loss, 1.0 when all visual benefit is gone, above 1 when worse than blind, below 0 for a gain.
-        NaN without a positive visual gain (undefined), for no scores or a missing one.
+    Returns: A ratio: 0 for no loss, 1.0 when all visual benefit is gone, above 1 when worse than blind, below 0 for a gain. NaN
+    without a positive visual gain (undefined), for no scores or a missing one.
 
     >>> relative_corruption_error([1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0])
     0.5
@@ -413,8 +405,7 @@ def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(baseline - perturbed)``
 
-    Returns:
-        A fraction in [-1, 1]; negative for an improvement; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; negative for an improvement; NaN for no scores or a missing one.
 
     >>> baseline_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
@@ -443,8 +434,7 @@ def baseline_flip_rate(baseline: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(|baseline - perturbed|)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
 
     >>> baseline_flip_rate([1, 1, 1, 0], [1, 0, 0, 1])
     0.75
@@ -478,8 +468,7 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
 
     Formula: ``mean((clean - perturbed) - (baseline_clean - baseline))``
 
-    Returns:
-        (clean - perturbed) - (baseline_clean - baseline), a fraction in [-2, 2]; NaN for no scores or a missing one.
+    Returns: (clean - perturbed) - (baseline_clean - baseline), a fraction in [-2, 2]; NaN for no scores or a missing one.
 
     >>> drop_increase(clean=[1, 1], perturbed=[0, 0], baseline_clean=[1, 1], baseline=[1, 0])
     0.5
@@ -508,8 +497,7 @@ def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: ByS
 
     Formula: ``mean over settings s of mean(baseline_s - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; negative for an improvement; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; negative for an improvement; NaN for no settings, no samples or a missing score.
 
     >>> mean_baseline_drop({"fog:low": [1, 0], "fog:mid": [0, 0]}, {"fog:low": [1, 1], "fog:mid": [1, 0]})
     0.5

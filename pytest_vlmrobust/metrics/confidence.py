@@ -147,8 +147,7 @@ def expected_calibration_error(perturbed: ArrayLike, confidences: ArrayLike) -> 
 
     Formula: ``sum over bins b of n_b / N * |mean(confidences in b) - mean(perturbed in b)|``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
 
     >>> round(expected_calibration_error([1, 1, 1, 0], [0.9, 0.9, 0.9, 0.5]), 3)
     0.2
@@ -178,8 +177,7 @@ def calibration_error_increase(
 
     Formula: ``expected_calibration_error(perturbed, confidences) - expected_calibration_error(clean, clean_confidences)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; NaN for no scores or a missing one.
     """
     before, after, sure, sure_after = _paired(clean, perturbed, clean_confidences, confidences)
     return _calibration(after, sure_after) - _calibration(before, sure)
@@ -208,8 +206,7 @@ def brier_score(perturbed: ArrayLike, confidences: ArrayLike) -> float:
 
     Formula: ``mean((confidences - perturbed)^2)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
 
     >>> brier_score([1, 0], [1.0, 0.5])
     0.125
@@ -229,8 +226,7 @@ def brier_score_increase(clean: ArrayLike, perturbed: ArrayLike, clean_confidenc
 
     Formula: ``mean((confidences - perturbed)^2 - (clean_confidences - clean)^2)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; NaN for no scores or a missing one.
     """
     before, after, sure, sure_after = _paired(clean, perturbed, clean_confidences, confidences)
     return mean(_squares(after, sure_after) - _squares(before, sure))
@@ -298,8 +294,7 @@ def area_under_risk_coverage(perturbed: ArrayLike, confidences: ArrayLike) -> fl
 
     Formula: ``mean over k = 1..N of mean(1 - perturbed among the k most confident)``
 
-    Returns:
-        A fraction in [0, 1], 0 for no wrong answer; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1], 0 for no wrong answer; NaN for no scores or a missing one.
 
     >>> area_under_risk_coverage([1, 0], [0.9, 0.6])
     0.25
@@ -327,8 +322,7 @@ def risk_coverage_increase(clean: ArrayLike, perturbed: ArrayLike, clean_confide
 
     Formula: ``area_under_risk_coverage(perturbed, confidences) - area_under_risk_coverage(clean, clean_confidences)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; NaN for no scores or a missing one.
     """
     before, after, sure, sure_after = _paired(clean, perturbed, clean_confidences, confidences)
     return _finite_area(after, sure_after) - _finite_area(before, sure)
@@ -402,8 +396,7 @@ def coverage_at_90_precision(perturbed: ArrayLike, confidences: ArrayLike) -> fl
 
     Formula: ``max k / N with mean(perturbed among the k most confident) >= 0.9``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no scores or a missing one.
 
     >>> coverage_at_90_precision([1, 1, 0, 1], [0.9, 0.8, 0.6, 0.5])
     0.5
@@ -425,8 +418,7 @@ def coverage_at_90_precision_drop(
 
     Formula: ``coverage_at_90_precision(clean, clean_confidences) - coverage_at_90_precision(perturbed, confidences)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no scores or a missing one.
+    Returns: A fraction in [-1, 1]; NaN for no scores or a missing one.
     """
     before, after, sure, sure_after = _paired(clean, perturbed, clean_confidences, confidences)
     return _coverage(before, sure) - _coverage(after, sure_after)

@@ -124,8 +124,7 @@ def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``mean over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
     """
     return _mean(_losses(clean, perturbed_by_setting))
 
@@ -144,8 +143,7 @@ def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
     Formula: ``mean over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no samples or a missing score.
 
     >>> mean_drop_at_low([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "rain:low": [1, 1, 1, 0], "fog:high": [0, 0, 0, 0]})
     0.125
@@ -185,8 +183,7 @@ def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
     Formula: ``mean of the ceil(m / 10) largest drop(s) over m settings s, with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
 
     >>> worst_tenth_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
     0.5
@@ -228,8 +225,7 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``max over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
 
     >>> worst_case_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
     0.5
@@ -250,8 +246,7 @@ def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``max over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no samples or a missing score.
     """
     return worst_case_drop(clean, _low(by_setting(perturbed_by_setting)))
 
@@ -283,8 +278,7 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``share of the settings s at level low with drop(s) < 0.01, with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no samples or a missing score.
     """
     losses = _losses(clean, _low(by_setting(perturbed_by_setting)))
     return _share(losses < BENIGN - ROUNDING, losses)
@@ -317,8 +311,7 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
 
     Formula: ``share of the settings s with drop(s) > 0.10 mean(clean), with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples, a missing score, or if no clean answer is right.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples, a missing score, or if no clean answer is right.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     losses = drops(before, stack_settings(after, len(before)))
@@ -344,8 +337,7 @@ def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> floa
 
     Formula: ``share of the settings s with drop(s) > 0.10, with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     losses = _losses(clean, perturbed_by_setting)
     return _share(losses > CATASTROPHIC + ROUNDING, losses)
@@ -362,8 +354,7 @@ def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
 
     Formula: ``mean over settings s of mean(max(clean - perturbed_s, 0))``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     return _mean((before[:, None] - stack_settings(after, len(before))).clip(min=0.0))
@@ -382,8 +373,7 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
 
     Formula: ``mean over settings s of mean(max(perturbed_s - clean, 0))``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     return _mean((stack_settings(after, len(before)) - before[:, None]).clip(min=0.0))
@@ -416,9 +406,8 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
 
     Formula: ``mean over settings s of mean(clean - perturbed_s) / mean(clean - no_image)``
 
-    Returns:
-        A ratio, see :func:`relative_corruption_error`; NaN without a positive visual gain (undefined), for no settings, no
-        samples or a missing score.
+    Returns: A ratio, see :func:`relative_corruption_error`; NaN without a positive visual gain (undefined), for no settings, no
+    samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     blind = as_scores(no_image, "no_image")
@@ -483,9 +472,8 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
 
     Formula: ``mean over perturbations f of [sum_l mean(1 - perturbed_fl)] / [sum_l mean(1 - reference_fl)], over levels l``
 
-    Returns:
-        A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN if the reference makes no errors under
-        a perturbation (undefined), for no settings, no samples or a missing score.
+    Returns: A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN if the reference makes no errors under a
+    perturbation (undefined), for no settings, no samples or a missing score.
 
     >>> mean_corruption_error({"fog:low": [1, 1, 0, 1]}, {"fog:low": [1, 0, 0, 1]})
     0.5
@@ -529,9 +517,8 @@ def relative_mean_corruption_error(
 
     Formula: ``mean over perturbations f of [sum_l mean(clean - perturbed_fl)] / [sum_l mean(reference_clean - reference_fl)]``
 
-    Returns:
-        A ratio: 1.0 loses as much as the reference, below 1 less, below 0 it gains. NaN if the reference loses nothing under
-        a perturbation (undefined), for no settings, no samples or a missing score.
+    Returns: A ratio: 1.0 loses as much as the reference, below 1 less, below 0 it gains. NaN if the reference loses nothing under
+    a perturbation (undefined), for no settings, no samples or a missing score.
 
     >>> reference = {"fog:low": [0, 0, 1, 1]}
     >>> relative_mean_corruption_error([1, 1, 1, 1], {"fog:low": [0, 1, 1, 1]}, [1, 1, 1, 1], reference)
@@ -584,9 +571,8 @@ def effective_robustness(
 
     Formula: ``P - expit(logit(A) + logit(P_r) - logit(A_r)), A clean accuracy, P mean over settings, r: reference``
 
-    Returns:
-        A fraction in [-1, 1]: above 0 it is more robust than its clean accuracy predicts. NaN if one of A, A_r and P_r is 0 or 1
-        (undefined), for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]: above 0 it is more robust than its clean accuracy predicts. NaN if one of A, A_r and P_r is 0
+    or 1 (undefined), for no settings, no samples or a missing score.
 
     >>> effective_robustness([1, 1, 1, 0], {"fog:low": [1, 1, 1, 0]}, [1, 1, 1, 0], {"fog:low": [1, 0, 0, 0]})
     0.5

@@ -111,7 +111,6 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
 
 
 def _name_of(need: Needs, setting: str) -> str:
-    """Returns the name in messages for the scores of a need under one setting."""
     return f"{need.prefix or f'{need.absent} of'} {setting}" if need.absent else setting
 
 
@@ -311,7 +310,6 @@ def number(value: float) -> str:
 
 
 def _text_about(record: Described) -> str | None:
-    """Returns the text that describes a quantity."""
     return record.about if isinstance(record, Facts) else record.function.__doc__
 
 
@@ -388,11 +386,9 @@ def _declared_value(value: float | None) -> str:
 
 
 def _paragraphs(doc: str | None) -> list[str]:
-    """Returns the paragraphs of a docstring, each on one line."""
     return [plain(part) for part in inspect.cleandoc(doc or "").split("\n\n") if part.strip()]
 
 
 def _section(record: Described, header: str) -> str:
-    """Returns one section of the text about a quantity, without its header."""
     sections = [part for part in _paragraphs(_text_about(record)) if part.startswith(header)]
     return sections[0].removeprefix(header).strip() if sections else ""

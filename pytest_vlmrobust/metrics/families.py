@@ -41,8 +41,7 @@ def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
 
     Formula: ``sum over models k of w_k scores_k, with w the least-squares weights of log2(parameters)``
 
-    Returns:
-        Score per doubling; NaN for fewer than two sizes or a missing score.
+    Returns: Score per doubling; NaN for fewer than two sizes or a missing score.
 
     >>> round(scale_gain([3, 6, 12], [0.50, 0.55, 0.70]), 3)
     0.1
@@ -58,8 +57,7 @@ def scale_consistency(parameters: Sequence[float], scores: Sequence[float]) -> f
 
     Formula: ``share of the steps k with scores_(k+1) >= scores_k, models in ascending size``
 
-    Returns:
-        A fraction in [0, 1]; NaN for fewer than two models or a missing score.
+    Returns: A fraction in [0, 1]; NaN for fewer than two models or a missing score.
 
     >>> scale_consistency([3, 72, 7], [0.5, 0.6, 0.7])
     0.5

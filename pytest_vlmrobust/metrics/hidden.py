@@ -76,8 +76,7 @@ def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categ
 
     Formula: ``max over categories c of mean(clean_i - m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no category, no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no category, no settings, no samples or a missing score.
 
     >>> worst_category_drop([1, 1, 1, 1], {"fog:low": [1, 1, 1, 0], "fog:high": [1, 0, 0, 0]}, ["a", "a", "b", "b"])
     0.75
@@ -123,8 +122,7 @@ def worst_category_accuracy(perturbed_by_setting: BySetting, categories: Sequenc
 
     Formula: ``min over categories c of mean(m_i over samples i of c), with m_i = mean over settings s of perturbed_si``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no category, no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no category, no settings, no samples or a missing score.
 
     >>> worst_category_accuracy({"fog:low": [1, 1, 1, 0], "fog:high": [1, 0, 0, 0]}, ["a", "a", "b", "b"])
     0.25
@@ -175,8 +173,7 @@ def worst_group_drop(clean: ArrayLike, perturbed_by_setting: BySetting, people: 
 
     Formula: ``max over groups g of mean(clean_i - m_i over samples i of g), with m_i = mean over settings s of perturbed_si``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no group, no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no group, no settings, no samples or a missing score.
 
     >>> worst_group_drop([1, 1, 1, 1], {"fog:low": [1, 1, 1, 0], "dunes": [1, 1, 0, 0]}, ["f", "f", "m", "m"])
     0.75
@@ -214,8 +211,7 @@ def always_lost_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
     Formula: ``share of the samples i with clean_i >= 0.5 and m_i <= 0.1, with m_i = mean over settings s of perturbed_si``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
 
     >>> always_lost_rate([1, 1, 1, 0], {"fog:low": [1, 0, 0, 0], "fog:high": [1, 1, 0, 0]})
     0.25
@@ -244,8 +240,7 @@ def circular_accuracy(clean: ArrayLike, perturbed_by_setting: BySetting) -> floa
 
     Formula: ``mean over samples i of min(clean_i, perturbed_si over settings s)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
 
     >>> circular_accuracy([1, 1, 1, 0], {"option_order:1": [1, 0, 1, 1], "option_order:2": [1, 1, 1, 1]})
     0.5

@@ -99,8 +99,7 @@ def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``mean over perturbations s of mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
 
     >>> identity_drop([1, 1, 1, 0], {"fog:low": [1, 1, 1, 0], "dunes": [0, 0, 1, 0]})
     0.25
@@ -180,8 +179,7 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
 
     Formula: ``max over positions p of mean(scores at p) - min over positions p of mean(scores at p)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for fewer than two positions, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for fewer than two positions, no samples or a missing score.
 
     >>> position_gap([1, 1, 0, 1], ["[0,0]", "[0,0]", "[0,1]", "[0,1]"])
     0.5
@@ -216,8 +214,7 @@ def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
 
     Formula: ``max over groups g of mean(scores of g) - min over groups g of mean(scores of g)``
 
-    Returns:
-        A fraction in [0, 1], without sign; NaN for fewer than two groups, no samples or a missing score.
+    Returns: A fraction in [0, 1], without sign; NaN for fewer than two groups, no samples or a missing score.
 
     >>> group_gap([1, 1, 0, 1], ["F", "F", "M", "M"])
     0.5
@@ -354,8 +351,7 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
 
     Formula: ``mean(perturbed) / mean(clean)``
 
-    Returns:
-        At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no samples or a missing score.
+    Returns: At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no samples or a missing score.
 
     >>> transfer_retention([0.4, 0.2], [0.8, 0.4])
     0.5

@@ -171,8 +171,7 @@ def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
-    Returns:
-        At most 1; NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
+    Returns: At most 1; NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
 
     >>> pcri([1, 1, 0, 0], [[0, 1], [0, 0], [0, 1], [1, 1]])
     -0.5
@@ -207,9 +206,8 @@ def rci(whole: ArrayLike, patches: ArrayLike) -> float:
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
-    Returns:
-        At most 1: above 0 the dataset needs the whole image; below 0 a region is enough, or luck explains it (see :func:`pcri`).
-        NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
+    Returns: At most 1: above 0 the dataset needs the whole image; below 0 a region is enough, or luck explains it (see
+    :func:`pcri`). NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
     """
     full, views = whole_and_patches(whole, patches=patches)
     if math.isqrt(views.shape[1]) ** 2 != views.shape[1]:
@@ -473,9 +471,8 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
 
     Formula: ``[sum_i (1 - max_j patches_ij) - (1 - chance_i)^(m-1) (1 - whole_i)] / sum_i whole_i, for m patches``
 
-    Returns:
-        About 0 for a model unaffected by the rest of the image; NaN if the full-image score is 0 (undefined), for no
-        samples, no patches or a missing score.
+    Returns: About 0 for a model unaffected by the rest of the image; NaN if the full-image score is 0 (undefined), for no
+    samples, no patches or a missing score.
 
     >>> round(pcri_excess([1, 1, 1, 0], [[1, 0], [1, 1], [0, 0], [1, 0]], [0.5, 0.5, 0.5, 0.5]), 3)
     0.167
@@ -529,8 +526,7 @@ def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(max_j attempts_ij)``
 
-    Returns:
-        At most 1; NaN if no attempt at a whole image is right (undefined), for no samples, no patches or a missing score.
+    Returns: At most 1; NaN if no attempt at a whole image is right (undefined), for no samples, no patches or a missing score.
 
     >>> pcri_matched([1, 0], [[1, 0], [0, 1]], [[1, 1], [0, 1]])
     0.0

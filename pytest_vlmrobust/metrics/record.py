@@ -240,7 +240,6 @@ def _list_needs(needs: Sequence[Needs]) -> str:
 
 
 def _direction_of_better(metric: Metric) -> dict[Needs, Direction]:
-    """Returns the direction that ``better`` claims."""
     judged = next((need for need in _JUDGED if need in metric.needs), None)
     if metric.better == "none" or judged is None or judged in metric.not_monotone:
         return {}
@@ -364,8 +363,6 @@ def names(scope: Scope | None = None, suite: str | None = None) -> list[str]:
 def _registers(
     record: Callable[Concatenate[Callable[..., float], Named], Metric],
 ) -> Callable[Named, Callable[[Function], Function]]:
-    """Returns a decorator that takes the facts of a record."""
-
     @wraps(record)
     def of_facts(*facts: Named.args, **named: Named.kwargs) -> Callable[[Function], Function]:
         def register(function: Function) -> Function:

@@ -37,8 +37,7 @@ def answer_agreement(same_by_setting: BySetting) -> float:
 
     Formula: ``mean over questions i of min over settings s of same_si``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a failed inference.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a failed inference.
 
     >>> answer_agreement({"option_order:1": [1, 1, 0], "option_order:2": [1, 0, 0]})
     0.3333333333333333
@@ -97,8 +96,7 @@ def letter_pull(chosen_by_letter: ByLetter, right_by_letter: ByLetter) -> float:
         chosen_by_letter: letter to the share of orders in which it is the answer, shape (N,).
         right_by_letter: letter to the share of orders in which its option is right, shape (N,).
 
-    Returns:
-        A fraction in [0, 1]; NaN for no letters, no samples or a failed inference.
+    Returns: A fraction in [0, 1]; NaN for no letters, no samples or a failed inference.
 
     >>> letter_pull({"A": [1, 1], "B": [0, 0]}, {"A": [0.5, 0.5], "B": [0.5, 0.5]})
     0.5
@@ -165,8 +163,7 @@ def wording_range(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``max over wordings w of accuracy(w) - min over wordings w of accuracy(w)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
 
     >>> wording_range([1, 1, 1, 0], {"punctuation:none": [1, 1, 0, 0], "letter_case:upper": [1, 1, 1, 1]})
     0.5

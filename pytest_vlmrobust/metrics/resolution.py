@@ -72,8 +72,7 @@ def resolution_accuracy(accuracies: Sequence[float]) -> float:
 
     Formula: ``mean_k(A_k), with A_k the accuracy at the k-th resolution``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no accuracies or a missing one.
+    Returns: A fraction in [0, 1]; NaN for no accuracies or a missing one.
 
     >>> round(resolution_accuracy([0.4, 0.6, 0.5]), 3)
     0.5
@@ -115,8 +114,7 @@ def absolute_continuous_error(accuracies: Sequence[float]) -> float:
 
     Formula: ``sum_k |A_(k+1) - A_k|, with A_k the accuracy at the k-th resolution``
 
-    Returns:
-        At least 0; NaN for fewer than two accuracies or a missing one.
+    Returns: At least 0; NaN for fewer than two accuracies or a missing one.
 
     >>> round(absolute_continuous_error([0.4, 0.6, 0.5]), 3)
     0.3
@@ -151,8 +149,7 @@ def relative_continuous_error(accuracies: Sequence[float]) -> float:
 
     Formula: ``[sum_k |A_(k+1) - A_k|] / mean_k(A_k), with A_k the accuracy at the k-th resolution``
 
-    Returns:
-        At least 0; NaN for fewer than two accuracies, a missing one, or a mean of 0 (undefined; the paper's code says 0).
+    Returns: At least 0; NaN for fewer than two accuracies, a missing one, or a mean of 0 (undefined; the paper's code says 0).
 
     >>> round(relative_continuous_error([0.4, 0.6, 0.5]), 3)
     0.6
@@ -179,8 +176,7 @@ def resolution_correlation(resolutions: Sequence[float], accuracies: Sequence[fl
 
     Formula: ``Pearson correlation of the average ranks of resolutions and accuracies``
 
-    Returns:
-        In [-1, 1]; NaN for fewer than two resolutions, equal accuracies (undefined) or a missing one.
+    Returns: In [-1, 1]; NaN for fewer than two resolutions, equal accuracies (undefined) or a missing one.
 
     >>> round(resolution_correlation([112, 224, 336], [0.4, 0.6, 0.5]), 3)
     0.5
@@ -211,8 +207,7 @@ def resolution_net(accuracies: Sequence[float]) -> float:
 
     Formula: ``A_R - A_1, with A_k the accuracy at the k-th of R resolutions``
 
-    Returns:
-        A fraction in [-1, 1], above 0 if resolution helps; NaN for fewer than two accuracies or a missing one.
+    Returns: A fraction in [-1, 1], above 0 if resolution helps; NaN for fewer than two accuracies or a missing one.
 
     >>> round(resolution_net([0.4, 0.6, 0.5]), 3)
     0.1
@@ -258,8 +253,7 @@ def resolution_wobble(accuracies: Sequence[float]) -> float:
 
     Formula: ``2 min(sum_k max(A_(k+1) - A_k, 0), sum_k max(A_k - A_(k+1), 0))``
 
-    Returns:
-        At least 0; NaN for fewer than two accuracies or a missing one.
+    Returns: At least 0; NaN for fewer than two accuracies or a missing one.
 
     >>> round(resolution_wobble([0.4, 0.6, 0.5]), 3)
     0.2
@@ -332,8 +326,7 @@ def largest_downward_step(accuracies: Sequence[float]) -> float:
 
     Formula: ``max over k <= l of A_k - A_l, with A_k the accuracy at the k-th resolution``
 
-    Returns:
-        A fraction in [0, 1], 0 for a curve that never falls; NaN for fewer than two accuracies or a missing one.
+    Returns: A fraction in [0, 1], 0 for a curve that never falls; NaN for fewer than two accuracies or a missing one.
 
     >>> round(largest_downward_step([0.4, 0.6, 0.55, 0.5]), 3)
     0.1
@@ -367,8 +360,7 @@ def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) 
 
     Formula: ``sum_k (x_k - mean(x)) A_k / sum_k (x_k - mean(x))^2, with x_k = log2 of the k-th resolution``
 
-    Returns:
-        A fraction per doubling; NaN for fewer than two different resolutions or a missing accuracy.
+    Returns: A fraction per doubling; NaN for fewer than two different resolutions or a missing accuracy.
 
     >>> round(resolution_slope([112, 224, 448], [0.4, 0.5, 0.6]), 3)
     0.1
@@ -393,8 +385,7 @@ def resolution_noise_floor(rungs: ArrayLike) -> float:
 
     Formula: ``sqrt(2 / pi) sum_k SE(A_(k+1) - A_k)``
 
-    Returns:
-        At least 0; NaN for fewer than two samples or resolutions or a missing score.
+    Returns: At least 0; NaN for fewer than two samples or resolutions or a missing score.
 
     >>> round(resolution_noise_floor([[0, 1], [1, 0], [1, 1], [0, 0]]), 3)
     0.326

@@ -192,9 +192,8 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``|{s spatial: drop(s) > 0.10}| / |{s: drop(s) > 0.10}|, with drop(s) = mean(clean - perturbed_s)``
 
-    Returns:
-        A fraction in [0, 1]; NaN if no setting costs more than 10 percentage points (undefined), for no settings, no samples or
-        a missing score.
+    Returns: A fraction in [0, 1]; NaN if no setting costs more than 10 percentage points (undefined), for no settings, no samples
+    or a missing score.
 
     >>> tail_share([1, 1, 1, 1], {"rotate:high": [0, 0, 1, 1], "fog:high": [0, 1, 1, 1], "flip_v": [1, 1, 1, 1]})
     0.5
@@ -275,8 +274,7 @@ def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -
 
     Formula: ``share of the perturbations f with drop(f:low) > drop(f:mid) or drop(f:mid) > drop(f:high)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no samples or a missing score.
     """
     violations = [severity_violation(triple) for triple in _triples_of_drops(clean, perturbed_by_setting)]
     return float(np.mean(violations))
@@ -308,8 +306,7 @@ def mean_severity_correlation(clean: ArrayLike, perturbed_by_setting: BySetting)
 
     Formula: ``mean over perturbations f of the rank correlation of (1, 2, 3) and (drop(f:low), drop(f:mid), drop(f:high))``
 
-    Returns:
-        In [-1, 1]; NaN if no perturbation changes with its level, for no samples or a missing score.
+    Returns: In [-1, 1]; NaN if no perturbation changes with its level, for no samples or a missing score.
     """
     listed = _triples_of_drops(clean, perturbed_by_setting)
     if any(math.isnan(drop) for triple in listed for drop in triple):

@@ -182,7 +182,6 @@ class SideBySide:
         return self._means(self.by_setting[setting], self.complete_samples(setting))
 
     def _errors(self, settings: Sequence[str]) -> Means:
-        """Returns one minus the accuracy, summed over settings."""
         accuracies = reduce(Means.__add__, [self._accuracy(name) for name in settings])
         return Means(len(settings) - accuracies.values, -accuracies.influences)
 

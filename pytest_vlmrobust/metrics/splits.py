@@ -49,7 +49,6 @@ def over_split(of_one: Interval) -> Interval:
 
 
 def _of_split(of_one: Callable[..., float], scores: BySetting, *others: Any) -> float:
-    """Computes a metric of one setting over a split."""
     by_name = by_setting(scores)
     return of_one(per_sample(by_name), *others) if by_name else math.nan
 
@@ -72,8 +71,7 @@ def identity_accuracy(perturbed_by_setting: BySetting) -> float:
 
     Formula: ``mean over settings s of mean(perturbed_s)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
 
     >>> identity_accuracy({"fog:low": [1, 1], "dunes": [0, 1]})
     0.75
@@ -98,8 +96,7 @@ def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hash
     Formula: ``max over positions p of A_p - min over positions p of A_p, with A_p = mean over settings s of mean(perturbed_s at
     p)``
 
-    Returns:
-        A fraction in [0, 1]; NaN for fewer than two positions, no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1]; NaN for fewer than two positions, no settings, no samples or a missing score.
 
     >>> split_position_gap({"fog:low": [1, 1], "dunes": [0, 1]}, ["[0,0]", "[0,1]"])
     0.5
@@ -124,8 +121,7 @@ def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable])
 
     Formula: ``max over groups g of A_g - min over groups g of A_g, with A_g = mean over settings s of mean(perturbed_s of g)``
 
-    Returns:
-        A fraction in [0, 1], without sign; NaN for fewer than two groups, no settings, no samples or a missing score.
+    Returns: A fraction in [0, 1], without sign; NaN for fewer than two groups, no settings, no samples or a missing score.
 
     >>> split_group_gap({"fog:low": [1, 1, 0], "dunes": [0, 1, 0]}, ["F", "M", ""])
     0.5
@@ -149,9 +145,8 @@ def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: Arra
 
     Formula: ``mean over settings s of mean(perturbed_s) / mean(clean)``
 
-    Returns:
-        At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no settings, no samples or a missing
-        score.
+    Returns: At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no settings, no samples or a
+    missing score.
 
     >>> split_transfer_retention({"fog:low": [0.4, 0.2], "dunes": [0.8, 0.4]}, [0.8, 0.4])
     0.75
@@ -181,8 +176,7 @@ def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) ->
 
     Formula: ``mean over settings s of mean(perturbed_s - base_s)``
 
-    Returns:
-        A fraction in [-1, 1], above 0 when thinking helps; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1], above 0 when thinking helps; NaN for no settings, no samples or a missing score.
 
     >>> thinking_gain({"clean": [1, 1, 0, 1]}, {"clean": [1, 0, 0, 1]})
     0.25
@@ -206,8 +200,7 @@ def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> f
 
     Formula: ``mean over settings s of mean(perturbed_s - unhinted_s)``
 
-    Returns:
-        A fraction in [-1, 1], above 0 if the hint helps; NaN for no settings, no samples or a missing score.
+    Returns: A fraction in [-1, 1], above 0 if the hint helps; NaN for no settings, no samples or a missing score.
 
     >>> hint_gain({"clean": [0.75, 0.5]}, {"clean": [0.5, 0.25]})
     0.25

@@ -84,7 +84,6 @@ LIBRARIES = (
 
 @cache
 def _classes(library: Library) -> dict[str, type]:
-    """Returns the transforms that are installed, by their names in settings."""
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # its import would look for a newer release on the network
     try:
         modules = [importlib.import_module(module) for module in library.modules]
@@ -109,7 +108,6 @@ def _parameters(library: Library, level: str | None) -> Parameters:
 
 
 def _facts(library: Library, transform: str, **numbers: float) -> Parameters:
-    """Returns the other inputs of the pixels."""
     _transform(library, spell_level(transform, numbers))
     return {library.name: version(library.name)}
 

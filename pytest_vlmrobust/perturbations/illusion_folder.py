@@ -109,7 +109,6 @@ class IllusionFolder:
         return image
 
     def _hash(self, file: Path, where: str) -> str:
-        """Returns the SHA-256 of a file."""
         try:
             sha256 = file_digest(file)
         except OSError as error:
@@ -131,12 +130,6 @@ class IllusionFolder:
             f"{len(self._originals)} in {self.folder / ORIGINAL}. Pixels are compared as decoded: store what the dataset gives, "
             f"without loss, and name '{self._name}:{variant}' first in a composed setting"
         )
-
-
-def stored_file(part: Path, name: str) -> Path | None:
-    """Returns the file of the image ``name`` in a subfolder, or ``None``."""
-    candidates = (part / f"{name}{suffix}" for suffix in sorted(SUFFIXES))
-    return next((file for file in candidates if file.is_file()), None)
 
 
 def decode_picture(file: Path, where: str) -> Image:

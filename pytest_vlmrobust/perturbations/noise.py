@@ -92,7 +92,6 @@ def _normal_bytes(rng: np.random.Generator, shape: tuple[int, ...], *, centre: i
 
 @functools.lru_cache(maxsize=64)
 def _normal_tables(centre: int, std: float) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Returns the two tables of 256 quantiles that :func:`_normal_bytes` adds."""
     quantiles = _normal_quantiles(256).astype(np.float64)
     narrower = math.sqrt(max((std**2 + 1 / 12) / 2 - 1 / 12, 0.0)) / quantiles.std()
     return as_table(centre // 2 + narrower * quantiles), as_table(centre - centre // 2 + narrower * quantiles)

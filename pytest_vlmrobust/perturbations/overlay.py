@@ -99,7 +99,6 @@ def _letters(text: str, size: int, margin: int, stroke: int) -> Plane:
 
 
 def _rotate_plane(plane: Plane, *, degrees: float) -> Plane:
-    """Returns ``plane`` turned counter-clockwise on a canvas that is just large enough."""
     cv2 = opencv()
     height, width = plane.shape
     turn = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)

@@ -165,7 +165,6 @@ def autocontrast(image: Image) -> Image:
 
 
 def _by_channel(image: Image, curve: Callable[[NDArray[np.uint8]], NDArray[np.float64]]) -> Image:
-    """Applies to each channel the curve of 256 levels computed from it."""
     channels = opencv().split(image)
     return look_up_channels(channels, [as_table(curve(channel)) for channel in channels])
 

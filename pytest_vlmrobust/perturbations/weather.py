@@ -181,7 +181,6 @@ def _enlarge(levels: Levels, height: int, width: int) -> Levels:
 
 
 def _thicken(plane: Levels, wide: int, tall: int) -> Levels:
-    """Returns ``plane`` with every point grown into a rectangle."""
     if wide == tall == 1:
         return plane
     grown: Levels = opencv().dilate(plane, np.ones((tall, wide), np.uint8))

@@ -161,7 +161,6 @@ def whitespace(sample: Sample) -> Sample:
 
 
 def _outside_quotes(text: str, change: Callable[[str], str]) -> str:
-    """Changes a text outside quotes."""
     parts, end = list[str](), 0
     for quoted in QUOTED.finditer(text):
         parts += [change(text[end : quoted.start()]), quoted[0]]

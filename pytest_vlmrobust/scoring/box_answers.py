@@ -259,7 +259,6 @@ def _members(value: Any, asked: Asked) -> Iterator[tuple[str, Any]]:
 
 
 def _walk(value: Any) -> Iterator[Any]:
-    """Yields ``value`` and every object and list in it."""
     whole = _parse_whole(value) if isinstance(value, str) else value
     if isinstance(whole, list | dict):
         yield whole
@@ -405,7 +404,6 @@ def _last_mention(text: str) -> str:
 
 
 def _extend_answer(answer: Answer, reading: Reading, picture: str) -> Answer:
-    """Returns ``answer`` updated by another reading."""
     if picture == _FIRST != answer.picture and answer.rule:  # a look back
         return answer if answer.picture else _with_owed(answer, _attributes_with_box(reading.boxes))
     moved = picture != answer.picture and bool(answer.rule)

@@ -90,7 +90,6 @@ def _read(reply: str, options: Options, within: int) -> Extraction:
 
 
 def _outcomes(reply: str, shown: str, options: Options, within: int) -> Iterator[tuple[str, Outcome]]:
-    """Yields the outcome of each rule until one reads something."""
     document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
     yield "json", _in_json(reply, document, options, within)
     yield "answer_tag", _in_tag(reply, options, within)
@@ -203,7 +202,6 @@ _ANSWER_LINE = re.compile(
 
 
 def _content(said: str, options: Options, within: int) -> Outcome:
-    """Applies all rules to the content of a tag."""
     if within >= DEEPEST_TAG:
         return Stop.NONE
     found = _read(said, options, within + 1)
@@ -248,7 +246,6 @@ def _in_box(reply: str, options: Options, within: int) -> Outcome:
 
 
 def _stated_in(text: str, options: Options) -> Outcome:
-    """Returns the letter stated in the content of a tag or a box."""
     box = boxed_content(text)
     shown = plain_text(_without_markup(_TAG.sub(" ", text.strip(" $\n.") if box is None else box)))
     later = _with_capital_letters(_without_dollars(shown))

@@ -232,7 +232,6 @@ def circular(answers: Sequence[Answered]) -> Sums:
 
 
 def _all_right(answers: Sequence[Answered], name: Callable[[Sample], str]) -> Sums:
-    """Returns the share of groups whose answers are all right."""
     return sums_of(_by_group(answers, name), _ratio, [0, 1], [1, 1])
 
 
@@ -383,7 +382,6 @@ def pope_f1(answers: Sequence[Answered]) -> Sums:
 
 
 def _verdict(answer: Answered) -> list[float]:
-    """Returns hit, miss and false alarm of a question."""
     right = answer.score.value
     return [right, 1.0 - right, 0.0] if wants_yes(answer.sample) else [0.0, 0.0, 1.0 - right]
 

@@ -188,7 +188,6 @@ def _belong_together(last: Mention, each: Mention, text: str, lowered: str) -> b
 
 
 def _is_list(between: str) -> bool:
-    """Whether the text between two mentions makes them a list."""
     if len(between) > 40 or "\n" in between.strip(" "):
         return False
     said = [(word, roles_of(word)) for word in tokens(between) if not _ARTICLE.fullmatch(word)]
@@ -291,7 +290,6 @@ def choose(mentions: list[Mention], text: str, known: frozenset[str], *, no: boo
 
 
 def _claims(mentions: list[Mention], text: str) -> Iterable[Claim]:
-    """Yields the mentions that claim to be the answer."""
     mentions = _with_neighbours(mentions, text)
     held = [each for each in mentions if each.held]
     headed = {

@@ -199,7 +199,6 @@ def numbers_in(text: str) -> list[Number]:
 
 
 def _is_denied(line: str, start: int, end: int) -> bool:
-    """Whether the words directly before or after a position deny what is there."""
     before = _DENIED_BEFORE.search(line, max(0, start - 50), start)
     return before is not None or _DENIED_AFTER.match(line, end, end + 40) is not None
 
@@ -272,7 +271,6 @@ def _parted(match: re.Match[str]) -> str:
 
 
 def _every(line: str) -> Iterator[Number]:
-    """Returns all numbers of a straightened text, in order."""
     found = [number for match in _NUMBER.finditer(line) for number in _in_digits(match, line)]
     taken = {place for number in found for place in range(*number.span)}
     found += [number for match in _WORDS.finditer(line) if match.start("words") not in taken for number in _in_words(match, line)]

@@ -74,7 +74,6 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
 
 @lru_cache(maxsize=4096)
 def _letter_score(letter: str, accepted: tuple[str, ...]) -> Score:
-    """Returns the cached score of a letter."""
     return Score(float(letter.casefold() in map(str.casefold, accepted)), LETTER_LOGITS, letter)
 
 

@@ -169,7 +169,6 @@ _CONCLUSIONS: Final = frozenset(["it_is", "so", "arrow"])
 
 
 def _step(rest: list[str], roles: frozenset[str]) -> str:
-    """Returns the strongest role of the last words of ``rest``."""
     sign = _SIGNS.get(rest[-1], "") if "it_is" not in roles else ""
     if sign == "point":
         sign = "arrow" if rest[-2:-1] in (["="], ["-"]) else "colon"
@@ -248,7 +247,6 @@ def _clause(said: list[str], place: int) -> list[str]:
 
 
 def _denies(clause: list[str]) -> bool:
-    """Whether the words of a clause deny what follows."""
     text = f" {' '.join(clause)} "
     if text.isascii() and "n't " not in text and _signs("not", "wrong", "unlike").isdisjoint(clause):
         return False
@@ -264,7 +262,6 @@ def _denies(clause: list[str]) -> bool:
 
 @cache
 def _several(*roles: str) -> dict[str, list[str]]:
-    """Returns the phrases of several words of some roles, by their first word."""
     found: dict[str, list[str]] = {}
     for phrase in (phrase for role in roles for phrase in words().spaced[role] if " " in phrase):
         found.setdefault(phrase.partition(" ")[0], []).append(phrase)
@@ -382,7 +379,6 @@ def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[st
 
 
 def _after_joined(lowered: str, begin: int, limit: int, plain: After, *, modal: bool) -> After:
-    """Reads the words after a mention in a language without blanks."""
     known = words().joined
     for _ in range(3):
         text = lowered[begin:limit].lstrip()

@@ -102,7 +102,6 @@ def _read(reply: str, question: str, within: int) -> Extraction:
 
 
 def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tuple[str, Outcome]]:
-    """Yields the outcome of each rule until one reads something."""
     yield "answer_tag", _content(answer_tag(reply), question, within)
     yield "boxed", _content(boxed_content(reply), question, within)
     yield "json", _in_json(reply, question, within)
@@ -184,7 +183,6 @@ def _foreign() -> re.Pattern[str]:
 
 
 def _chosen(text: str, question: str) -> tuple[str, Outcome]:
-    """Returns the answer of the words yes and no in the text, and its rule."""
     found = {match.span(match.lastindex or 0) for match in _foreign().finditer(text)}
     spans = sorted(found | {match.span() for match in _SAID.finditer(text)})[-_MOST_SAID:]
     mentions = [
@@ -318,7 +316,6 @@ _OF_THE_PICTURE = re.compile(
 
 
 def _denies(text: str, question: str) -> bool:
-    """Whether a lower-case text denies the question."""
     if _DENIED_NOTHING.search(text) or _NEGATIVE.search(question) or _DOUBTED.search(text):
         return False
     parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
@@ -331,7 +328,6 @@ def _denies(text: str, question: str) -> bool:
 
 
 def _affirms(text: str, question: str) -> bool:
-    """Whether a text is a single clause that affirms the whole question."""
     clause = _WHERE.sub("", text.strip(" .!,:\"'()"))
     asked = _subjects(question)
     if not asked or _NEGATIVE.search(question) or _UNSURE.search(text):
@@ -370,5 +366,4 @@ def _same(word: str, other: str) -> bool:
 
 
 def _subjects(text: str) -> set[str]:
-    """Returns the content words of ``text``."""
     return {word for word in _CONTENT.findall(text) if "frame" not in roles_of(word)}

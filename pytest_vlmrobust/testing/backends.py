@@ -183,7 +183,6 @@ def _puts_pictures_at_their_places(asked: Asked) -> None:
 
 
 def _different(one: Prediction, other: Prediction) -> bool:
-    """Whether two answers differ, log-probabilities included."""
     return (one.text, one.finish_reason, one.logprobs) != (other.text, other.finish_reason, other.logprobs)
 
 

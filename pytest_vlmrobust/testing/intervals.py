@@ -243,7 +243,6 @@ def _misses(record: Metric, kinds: Table, size: int) -> tuple[Scores, Scores]:
 
 
 def _value(record: Metric, kinds: Table, part: int) -> float:
-    """Returns the value for a mixture with ``part`` parts of the first kind."""
     return kinds.measure(dataclasses.replace(record, interval=None), kinds.of(_mixture(part, _PARTS))).value
 
 
@@ -266,7 +265,6 @@ def _chances(part: int, size: int) -> Scores:
 
 
 def _ends(estimate: Estimate) -> Bounds:
-    """Returns the interval of an estimate at the usual level; NaN if there is none."""
     return (estimate.low, estimate.high) if estimate.finite and estimate.valid else (math.nan, math.nan)
 
 

@@ -535,7 +535,6 @@ def _at_least(right: int, n: int, share: float) -> float:
 
 
 def _crossing(chance: Callable[[float], float], tail: float, low: float = 0.0) -> float:
-    """Returns the point at which a rising chance crosses ``tail``."""
     high = 1.0
     for _ in range(45):
         middle = (low + high) / 2.0

@@ -149,7 +149,6 @@ def _check_pure(record: Metric, case: Case) -> None:
 
 
 def _global_randomness() -> tuple[object, ...]:
-    """Returns the state of the global random generators."""
     numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  a metric must not change this state
     return random.getstate(), numpys["key"].tobytes(), numpys["pos"]
 
@@ -273,7 +272,6 @@ def _call(record: Metric, arguments: Sequence[Any]) -> float:
 
 
 def _is_unknown(record: Metric, arguments: Sequence[Any]) -> bool:
-    """Returns whether the metric answers NaN or ValueError."""
     try:
         value: object = record.function(*arguments)
     except ValueError:

@@ -302,8 +302,8 @@ def _split_half_sizes(steps: Array, errors: Array) -> tuple[Array, Array]:
 
 
 def _noise(covariance: Array, draws: int, rng: np.random.Generator) -> Array:
-    """Draws normal deviations of R means, shape (draws, R)."""
     # the symmetric root is continuous in the covariance, so the order of the samples has no effect
+    """Draws normal deviations of R means, shape (draws, R)."""
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(values.clip(min=0.0))) @ vectors.T
     noise: Array = rng.standard_normal((draws, len(covariance))) @ root

@@ -113,7 +113,6 @@ def _share(tile: Tile, row: Row) -> float:
 
 
 def _breakable(setting: Any) -> Markup:
-    """Returns a setting with line break opportunities before its level and after underscores."""
     text = str(escape(setting)).replace(":", "<wbr>:").replace("_", "_<wbr>").replace("+", "+<wbr>")
     return Markup(text)  # noqa: S704 - escaped above
 

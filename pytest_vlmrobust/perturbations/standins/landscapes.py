@@ -175,7 +175,6 @@ def _stars(rng: np.random.Generator, light: Plane, distance: float, share: float
 
 
 def _rays(points: Plane, length: float, breadth: float) -> Plane:
-    """Returns a soft upright cross around each point."""
     cv2 = opencv()
     across = cv2.GaussianBlur(points, (0, 0), sigmaX=length, sigmaY=breadth)
     down = cv2.GaussianBlur(points, (0, 0), sigmaX=breadth, sigmaY=length)

@@ -462,7 +462,6 @@ def _crumple(rng: np.random.Generator, height: int, width: int, size: float) -> 
 
 
 def _shift(plane: Plane, pixels: float) -> Plane:
-    """Returns ``plane`` moved down and right by ``pixels``."""
     step = max(1, round(pixels))
     return np.pad(plane, ((step, 0), (step, 0)), mode="edge")[:-step, :-step]
 
