@@ -36,8 +36,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.estimation import Described, describe, plain
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
-from pytest_vlmrobust.perturbations.record import Corruption, aspects
-from pytest_vlmrobust.perturbations.registry import REGISTRY
+from pytest_vlmrobust.perturbations.registry import REGISTRY, Corruption, aspects
 from pytest_vlmrobust.plugin.options import BASIC, Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results

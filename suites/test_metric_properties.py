@@ -21,8 +21,7 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.testing import INTERVALS, LAWS, PROPERTIES, Property, check_metric, checks_of, examples_of, unclaimed
-from pytest_vlmrobust.testing.memory import EXAMPLES_SHARE, CheckMemory, is_shipped
-from pytest_vlmrobust.testing.properties import is_thorough
+from pytest_vlmrobust.testing.properties import EXAMPLES_SHARE, CheckMemory, is_shipped, is_thorough
 
 ALL = "all"
 """Stands for all checks of a test function, of a metric of the package."""

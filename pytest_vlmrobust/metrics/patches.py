@@ -371,6 +371,10 @@ def _pearson(pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
 
 
 # The effect of luck on PCRI and RCI, and companions of the raw index that remove part of it.
+#
+# The best of n*n patches is the best of n*n attempts: a model that guesses, or that sees no more in a patch than in the whole
+# image, has a raw index below 0. These functions compute how far below, and remove it. The formulas are ours; the papers (PCRI,
+# arXiv 2509.23879; RCI, arXiv 2509.23673) report only the raw index.
 
 
 def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> float:

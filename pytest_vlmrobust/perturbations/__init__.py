@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .record import CHANGES, Corruption
+from .registry import CHANGES, Corruption
 
 if TYPE_CHECKING:
     from .catalog import SettingInfo, corruption, fingerprint, info, names

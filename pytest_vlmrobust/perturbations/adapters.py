@@ -22,8 +22,7 @@ import numpy as np
 from pytest_vlmrobust.core.cell import read_level, spell_level
 from pytest_vlmrobust.core.errors import ImageError, MissingExtra, SettingError, did_you_mean
 
-from .record import CATEGORIES, Corruption, Parameters
-from .registry import REGISTRY
+from .registry import CATEGORIES, REGISTRY, Corruption, Parameters
 
 if TYPE_CHECKING:
     from .pixels import Image

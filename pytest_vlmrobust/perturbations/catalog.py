@@ -31,8 +31,7 @@ from . import (
     wording,
 )
 from .pixels import Image
-from .record import Corruption
-from .registry import REGISTRY, corruption, find
+from .registry import REGISTRY, Corruption, corruption, find
 
 __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corruption", "names", "records", "without_image"]
 

@@ -20,8 +20,7 @@ from pytest_vlmrobust.files.pictures import open_picture
 
 from .catalog import corruption
 from .pixels import Image
-from .record import Parameters
-from .registry import find
+from .registry import Parameters, find
 from .rendering import as_rgb
 
 ORIGINAL = "original"

@@ -36,8 +36,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.catalog import corruption
 from pytest_vlmrobust.perturbations.pixels import Image, opencv, to_uint8
 from pytest_vlmrobust.perturbations.preprocessing import LEVELS, large_already
-from pytest_vlmrobust.perturbations.record import Parameters
-from pytest_vlmrobust.perturbations.registry import find
+from pytest_vlmrobust.perturbations.registry import Parameters, find
 from pytest_vlmrobust.perturbations.resolution import LONG_EDGE, aligned_size
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from itertools import accumulate, pairwise
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
 
-from .record import Numbered
-from .registry import corruption
+from .registry import Numbered, corruption
 
 OF_OTHER_OPTIONS = re.compile(
     r"\b(?:all|any|none|both|either|neither|some|one|two|three) of (?:the|these|those|them)\b|\bthe above\b"

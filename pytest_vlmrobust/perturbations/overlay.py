@@ -119,6 +119,9 @@ def _stamp(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> 
 
 
 # Occlusion: paints part of the image black, the default of common libraries; the paper names no colour.
+#
+# Hidden things cannot be seen or counted, so the answers to questions about presence change where things of a twentieth of the
+# image's shorter side disappear (``studies/declarations``).
 
 
 GRID_CELLS = 8

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.fingerprint import rng_for
 
 from .catalog import records, without_image
 from .pixels import Image
-from .record import Corruption
+from .registry import Corruption
 
 LONGEST_SIDE = 32_000
 """OpenCV's resamplers hold coordinates in 16 bits, and some of them point a little outside."""

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from .pixels import Image, extrapolate, opencv, pointwise, to_uint8
-from .record import Numbered
-from .registry import corruption, graded
+from .registry import Numbered, corruption, graded
 
 LEVELS = np.arange(256)
 BOX_SHARE = 9.0 / 13.0

@@ -18,7 +18,7 @@ from .run import RUN, Run
 from .selection import selected_test
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.testing.memory import CheckMemory
+    from pytest_vlmrobust.testing.properties import CheckMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def vlm_family(_vlm_judged: GatedTest) -> GatedTest:
 @pytest.fixture(scope="session")
 def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
     """Which property checks of the package's metrics passed before, as the store says; without ``--vlm``, too."""
-    from pytest_vlmrobust.testing.memory import CheckMemory, installation
+    from pytest_vlmrobust.testing.properties import CheckMemory, installation
 
     return CheckMemory(pytestconfig.stash[RUN].inputs.directories.store, installation())
 

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.sample import TEXT_HEIGHTS
-from pytest_vlmrobust.perturbations.record import aspects, unreadable_text
+from pytest_vlmrobust.perturbations.registry import aspects, unreadable_text
 
 Image = NDArray[np.uint8]
 

@@ -27,8 +27,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
-from pytest_vlmrobust.perturbations.record import CATEGORIES
-from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+from pytest_vlmrobust.perturbations.registry import CATEGORIES, REGISTRY, find
 
 Image = NDArray[np.uint8]
 

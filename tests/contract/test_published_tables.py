@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.evaluation.after.published import paper
-from pytest_vlmrobust.metrics.side_by_side import SideBySide
+from pytest_vlmrobust.metrics.families import SideBySide
 from pytest_vlmrobust.metrics.statistics.curves import rising_fit, wobble
 
 Rows = list[dict[str, str]]

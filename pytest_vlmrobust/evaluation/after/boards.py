@@ -15,7 +15,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.words import first_few, quantity
-from pytest_vlmrobust.metrics.side_by_side import SideBySide
+from pytest_vlmrobust.metrics.families import SideBySide
 from pytest_vlmrobust.metrics.statistics.multiple import Contest, place_intervals, places
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, largest_bounds
 

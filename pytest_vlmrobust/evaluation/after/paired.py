@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.reads import groups_of
 from pytest_vlmrobust.evaluation.run.answers import Answers
-from pytest_vlmrobust.metrics.side_by_side import SideBySide
+from pytest_vlmrobust.metrics.families import SideBySide
 from pytest_vlmrobust.store import read_manifest
 
 

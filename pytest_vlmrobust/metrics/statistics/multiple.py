@@ -13,8 +13,7 @@ from pytest_vlmrobust.core.estimate import ROUNDING
 
 from .clusters import Clusters
 from .curves import ContrastTest
-from .dirichlet import DirichletMeans
-from .means import BoundedMeanTest, Ends
+from .means import BoundedMeanTest, DirichletMeans, Ends
 
 Array = NDArray[np.float64]
 

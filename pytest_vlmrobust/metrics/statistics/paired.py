@@ -14,8 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from .clusters import Clusters, critical_value, normal_shares, normal_tail, one_sided, student_tail
-from .dirichlet import DirichletMeans
-from .means import BoundedMeanTest, exact_limits, is_binary, judged_proportion_interval, proportion_interval
+from .means import BoundedMeanTest, DirichletMeans, exact_limits, is_binary, judged_proportion_interval, proportion_interval
 
 # The difference of two paired proportions: Tango's score interval, and the trinomial tails used for verdicts.
 #

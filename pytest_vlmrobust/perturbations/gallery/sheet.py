@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.words import printable, quantity
 from pytest_vlmrobust.files.pictures import FORMATS, open_picture
 from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, Plane, luma, opencv
-from pytest_vlmrobust.perturbations.record import aspects
+from pytest_vlmrobust.perturbations.registry import aspects
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
 if TYPE_CHECKING:

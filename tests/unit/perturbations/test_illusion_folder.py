@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError
 from pytest_vlmrobust.perturbations import illusion_folder
-from pytest_vlmrobust.perturbations.record import CATEGORIES
-from pytest_vlmrobust.perturbations.registry import find
+from pytest_vlmrobust.perturbations.registry import CATEGORIES, find
 
 Image = NDArray[np.uint8]
 

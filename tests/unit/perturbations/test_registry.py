@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.perturbations import corruption
-from pytest_vlmrobust.perturbations.record import Numbered, aspects
-from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+from pytest_vlmrobust.perturbations.registry import REGISTRY, Numbered, aspects, find
 
 Image = NDArray[np.uint8]
 LEVELS: dict[str, Any] = {"low": {"amount": 1}, "mid": {"amount": 2}, "high": {"amount": 3}}

@@ -16,8 +16,7 @@ from scipy import optimize, special, stats
 from pytest_vlmrobust.metrics import paired_drop_interval
 from pytest_vlmrobust.metrics.statistics import paired
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, normal_tail, upper_tail
-from pytest_vlmrobust.metrics.statistics.dirichlet import DirichletMeans
-from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, exact_interval
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, DirichletMeans, exact_interval
 from pytest_vlmrobust.metrics.statistics.paired import (
     GroupMeans,
     TangoTest,
