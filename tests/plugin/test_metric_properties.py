@@ -11,7 +11,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.metrics import Metric
 from pytest_vlmrobust.shipped import shipped
-from pytest_vlmrobust.testing import CHECKS, PROPERTIES, Property, memory
+from pytest_vlmrobust.testing import CHECKS, PROPERTIES, Property, properties
 from tests.forked import run_forked
 
 from .conftest import ALONE, WORKERS_IF_SLOW, Project, ends, make_project
@@ -191,12 +191,12 @@ def test_what_passed_is_remembered_in_the_store_and_said(checks: pytest.Pytester
 
 def test_other_code_is_checked_again(checks: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     run(checks).assert_outcomes(passed=3)
-    memory.installation.cache_clear()
+    properties.installation.cache_clear()
     with monkeypatch.context() as patched:
-        patched.setattr(memory, "_code_digest", lambda: "another digest")
+        patched.setattr(properties, "_code_digest", lambda: "another digest")
         run(checks).assert_outcomes(passed=3)
         run(checks).assert_outcomes(skipped=3)
-    memory.installation.cache_clear()
+    properties.installation.cache_clear()
     run(checks).assert_outcomes(skipped=3)
 
 
