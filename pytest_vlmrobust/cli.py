@@ -24,7 +24,10 @@ _LONGEST = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0, 1 for what differs, 4 for a mistake, 130 after Ctrl-C, or a decision."""
+    """Runs one command and returns its exit code: 0, 1 for what differs, 4 for a mistake, 130 after Ctrl-C, or a decision.
+
+    Without ``arguments`` it is the command of a user, which reads runs in quarantine; a caller's process is not limited.
+    """
     commands = parser()
     with contextlib.suppress(ImportError):  # an extra
         import argcomplete
@@ -35,6 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     try:
         options = commands.parse_args(arguments)
+        if arguments is None and (limits := getattr(options, "limits", None)) is not None:
+            from .store import quarantine
+
+            if (ended := quarantine.enter(**limits)) is not None:
+                return ended
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except VlmRobustError as error:
@@ -42,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("stopped by Ctrl-C")
         return INTERRUPTED
+    except MemoryError:
+        from .store.quarantine import out_of_memory
+
+        complain(str(out_of_memory()))
     except OSError as error:
         complain(": ".join(str(part) for part in (error.filename, error.strerror or error) if part))
     except Exception as error:  # exit code 1 says that something differs, which a crash does not show

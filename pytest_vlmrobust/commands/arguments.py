@@ -75,8 +75,11 @@ def find_run(text: str) -> Path | None:
 
     ``latest`` and ``previous`` raise a UsageError if there is no such run.
     """
+    from pytest_vlmrobust.store.quarantine import refuse_endless
+
     named = typed_path(text)
     if named.exists():
+        refuse_endless(named)
         return named
     found = runs_of(STORE)
     if text in BY_AGE:

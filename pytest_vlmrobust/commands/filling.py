@@ -169,7 +169,7 @@ def _add_merge(commands: Commands) -> None:
     )
     merge.add_argument("stores", metavar="STORE", nargs="+", type=typed_path, help="a store: the directory after --vlm-store")
     merge.add_argument("--out", metavar="STORE", type=typed_path, required=True, help="the directory of the new store")
-    merge.set_defaults(run=_merge)
+    merge.set_defaults(run=_merge, limits={"largest_file": None})  # stores of any size become one
 
 
 def _merge(options: argparse.Namespace) -> int:

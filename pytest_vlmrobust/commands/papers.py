@@ -50,7 +50,7 @@ def add(commands: Commands) -> None:
         help="the paper's name of a model or dataset of the runs (repeatable)",
     )
     reproduce.add_argument("--json", action="store_true", help="print JSON")
-    reproduce.set_defaults(run=_reproduce)
+    reproduce.set_defaults(run=_reproduce, limits={})
 
 
 def _reproduce(options: argparse.Namespace) -> int:

@@ -72,7 +72,7 @@ def add(commands: Commands) -> None:
         help="name the rules that are tighter than the noise of a run made with --vlm-aa",
     )
     check.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
-    check.set_defaults(run=_check)
+    check.set_defaults(run=_check, limits={})
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -112,7 +112,7 @@ def add(commands: Commands) -> None:
         "--table", action="store_true", help="one line for each profile, in Markdown; without POLICY, of all shipped policies"
     )
     power.add_argument("--json", action="store_true", help="print JSON")
-    power.set_defaults(run=_power)
+    power.set_defaults(run=_power, limits={"seconds": None})  # it computes as long as it is told to
 
 
 def _seed(text: str) -> int:

@@ -70,7 +70,7 @@ def _add_runs(commands: Commands) -> None:
         "--store", type=typed_path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)"
     )
     runs.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many to list (default: %(default)s)")
-    runs.set_defaults(run=_list_runs)
+    runs.set_defaults(run=_list_runs, limits={})
 
 
 def _list_runs(options: argparse.Namespace) -> int:
@@ -166,7 +166,7 @@ def _add_history(commands: Commands) -> None:
     )
     history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
     history.add_argument("--out", type=typed_path, metavar="FILE", help="also write an HTML page")
-    history.set_defaults(run=_history)
+    history.set_defaults(run=_history, limits={})
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -211,7 +211,7 @@ def _add_files(commands: Commands) -> None:
     )
     report.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     report.add_argument("--out", type=typed_path, metavar="DIR", help="where to (default: the run's directory)")
-    report.set_defaults(run=_report)
+    report.set_defaults(run=_report, limits={})
 
     junit = add_command(
         commands,
@@ -221,7 +221,7 @@ def _add_files(commands: Commands) -> None:
     )
     junit.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
     junit.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
-    junit.set_defaults(run=_junit)
+    junit.set_defaults(run=_junit, limits={})
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -281,7 +281,7 @@ def _add_compare(commands: Commands) -> None:
     compare.add_argument(
         "--samples", choices=["common"], help="leave out questions that only one run has; otherwise they are an error"
     )
-    compare.set_defaults(run=_compare)
+    compare.set_defaults(run=_compare, limits={})
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -324,7 +324,7 @@ def _add_comment(commands: Commands) -> None:
         metavar="URL",
         help="show the images of the worst questions: write them beside --out, and link to this address with {} for the name",
     )
-    comment.set_defaults(run=_comment)
+    comment.set_defaults(run=_comment, limits={})
 
 
 def _web_address(text: str) -> str:
@@ -413,7 +413,7 @@ def _add_rank(commands: Commands) -> None:
     ranks.add_argument("--out", type=typed_path, metavar="DIR", help="write models.html, models.md and models.json there")
     ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")
     ranks.add_argument("--reference", default="", metavar="MODEL", help="the model whose errors are the unit of mCE")
-    ranks.set_defaults(run=_rank)
+    ranks.set_defaults(run=_rank, limits={})
 
 
 def _rank(options: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
         metavar="DIR",
         help="where to look up names of benchmarks for their images (default: the run's)",
     )
-    view.set_defaults(run=_view)
+    view.set_defaults(run=_view, limits={"seconds": None})
 
 
 def _port(text: str) -> int:

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_vlmrobust.core.conversion import read_json
 from pytest_vlmrobust.core.errors import StoreError, did_you_mean, files_beside
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
+from pytest_vlmrobust.store.quarantine import refuse_endless
 from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
@@ -168,8 +168,6 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
 # Unpacking a foreign bundle: only files named in its hashes.
 
 
-LARGEST = 8 * 2**30
-"""Bytes that a bundle may unpack to."""
 RATIO = 200
 """The largest unpacking ratio: real runs compress to a fifth, at most to a fiftieth."""
 SMALL = 64 * 2**20
@@ -183,8 +181,7 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
     Raises:
         StoreError: it is no bundle, it is damaged or too large, or it names files outside of itself.
     """
-    if bundle.exists() and not bundle.is_file():  # a pipe or a device might never end
-        raise StoreError(f"{bundle}: is no file. {_EXPECTED}")
+    refuse_endless(bundle)
     try:
         with zipfile.ZipFile(bundle) as archive:
             names = archive.namelist()
@@ -209,36 +206,6 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
     ]
 
 
-MEASURES = 5_000
-"""Measures of a record at most: each metric of a test by each category that a rule names."""
-ALL_MEASURES = 100_000
-"""Measures of all records at most: of a hundred tests about ten models on ten datasets, ten each."""
-
-
-def refuse_many_measures(folder: Path) -> None:
-    """Counts the measures of an unpacked bundle before any is looked at: each costs a stranger little, and a verification time.
-
-    Raises:
-        StoreError: they are more than a run leaves.
-    """
-    path, total = folder / JOURNAL, 0
-    if not path.is_file():
-        return  # reading it reports the problem
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            measures = read_json(line)["measures"]
-            count = len(measures)
-        except (LookupError, TypeError, ValueError, RecursionError):
-            continue  # likewise
-        total += count
-        if count > MEASURES:
-            raise StoreError(f"{path}:{number}: the record has {count} measures, and a verification takes at most {MEASURES}")
-        if total > ALL_MEASURES:
-            raise StoreError(
-                f"{path}:{number}: the records have more than {ALL_MEASURES} measures in all. Verify runs of fewer models or data"
-            )
-
-
 def _unpack(bundle: Path, archive: zipfile.ZipFile, name: str, folder: Path) -> None:
     """Writes a file, reading at most its declared size."""
     path = folder / name
@@ -260,7 +227,7 @@ def _refuse_packing(bundle: Path, archive: zipfile.ZipFile) -> None:
 
 
 def _refuse_large(bundle: Path, size: int) -> None:
-    most = min(LARGEST, max(SMALL, RATIO * bundle.stat().st_size))
+    most = max(SMALL, RATIO * bundle.stat().st_size)
     if size > most:
         raise StoreError(
             f"{bundle}: would unpack to {size} bytes, more than the {most} that a file of its size may hold: nothing was unpacked"

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.words import first_few, quantity
 
-from .database import FILE_NAME, STORE, TimedLock, connect, explain_errors, read_only_uri, transaction
+from .database import FILE_NAME, STORE, connect, explain_errors, read_only_uri, transaction
 from .predictions import decode_prediction
 
 _ROUNDING = 0.25
@@ -59,10 +59,8 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         with closing(connect(draft, read_only=False, schema=_OUT)) as connection:
-            clock = TimedLock()
-            clock.watch(connection)
-            added = tuple((source, _add(connection, clock, draft, source / FILE_NAME)) for source in sources)
-            with explain_errors(draft, "write", _OUT), clock:
+            added = tuple((source, _add(connection, draft, source / FILE_NAME)) for source in sources)
+            with explain_errors(draft, "write", _OUT):
                 connection.execute("pragma journal_mode = delete")  # a single file, which can be moved
         with explain_errors(path, "write", _OUT):
             draft.rename(path)
@@ -85,38 +83,38 @@ def _refuse_twice(sources: Sequence[Path]) -> None:
             )
 
 
-def _add(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> int:
+def _add(connection: sqlite3.Connection, draft: Path, source: Path) -> int:
     """Adds one store; returns how many answers are new."""
     with explain_errors(source, "read", _PART):
         connection.execute("attach database ? as part", (read_only_uri(source, _PART),))
     try:
-        with explain_errors(source, "read", _PART), clock:
+        with explain_errors(source, "read", _PART):
             _refuse_other_models(connection, source)
-        with explain_errors(draft, "write", _OUT), clock:
+        with explain_errors(draft, "write", _OUT):
             connection.execute("insert or ignore into contexts (content) select content from part.contexts order by id")
-        new = _add_answers(connection, clock, draft, source)
-        _add_views(connection, clock, draft, source)
+        new = _add_answers(connection, draft, source)
+        _add_views(connection, draft, source)
         for table, column in (("notes", "recipe"), ("question_sets", "digest"), ("gates", "run")):
-            for rows in _parts(connection, clock, source, table, column):
-                with explain_errors(draft, "write", _OUT), clock, transaction(connection):
+            for rows in _parts(connection, source, table, column):
+                with explain_errors(draft, "write", _OUT), transaction(connection):
                     rows.run(f"insert or ignore into {table} select * from part.{table} there where {{rows}}")  # noqa: S608 - names of ours
     finally:
         connection.execute("detach database part")
     return new
 
 
-def _add_answers(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> int:
+def _add_answers(connection: sqlite3.Connection, draft: Path, source: Path) -> int:
     """Adds the answers of one store; returns how many are new."""
     new = differing = 0
     examples: list[str] = []
-    for rows in _parts(connection, clock, source, "predictions", "key"):
-        with explain_errors(source, "read", _PART), clock:
+    for rows in _parts(connection, source, "predictions", "key"):
+        with explain_errors(source, "read", _PART):
             for described in _differing_answers(rows, source):
                 differing += 1
                 examples += [described] if differing <= _SHOWN else []
         if differing:
             continue  # the others are counted but not kept
-        with explain_errors(draft, "write", _OUT), clock, transaction(connection):
+        with explain_errors(draft, "write", _OUT), transaction(connection):
             before = connection.total_changes
             rows.run(
                 "insert or ignore into predictions (key, answer, context) select there.key, there.answer, here.id "
@@ -132,14 +130,14 @@ def _add_answers(connection: sqlite3.Connection, clock: TimedLock, draft: Path, 
     return new
 
 
-def _add_views(connection: sqlite3.Connection, clock: TimedLock, draft: Path, source: Path) -> None:
+def _add_views(connection: sqlite3.Connection, draft: Path, source: Path) -> None:
     """Adds the image recipes of a store."""
     differing = 0
-    for rows in _parts(connection, clock, source, "views", "recipe"):
-        with explain_errors(source, "read", _PART), clock:
+    for rows in _parts(connection, source, "views", "recipe"):
+        with explain_errors(source, "read", _PART):
             query = "select count(*) from part.views there cross join main.views here using (recipe) where {rows} and "
             differing += rows.run(query + "there.digests != here.digests")[0][0]
-        with explain_errors(draft, "write", _OUT), clock, transaction(connection):
+        with explain_errors(draft, "write", _OUT), transaction(connection):
             rows.run("insert or ignore into views select * from part.views there where {rows}")
     if differing:
         raise StoreError(
@@ -168,11 +166,11 @@ class _Part:
         return self.connection.execute(query.format(rows=condition), bounds).fetchall()  # an open cursor keeps the store open
 
 
-def _parts(connection: sqlite3.Connection, clock: TimedLock, source: Path, table: str, column: str) -> Iterator[_Part]:
+def _parts(connection: sqlite3.Connection, source: Path, table: str, column: str) -> Iterator[_Part]:
     """Yields a table in parts of ``_ROWS`` rows, by its key."""
     first = ""
     while True:
-        with explain_errors(source, "read", _PART), clock:
+        with explain_errors(source, "read", _PART):
             row = connection.execute(
                 f"select {column}, {column} > ? from part.{table} where {column} >= ? order by {column} limit 1 offset {_ROWS}",  # noqa: S608 - names of ours
                 (first, first),

@@ -880,6 +880,12 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
     assert "Did you mean 'accuracy'?" in capsys.readouterr().err
 
 
+def test_every_command_that_reads_runs_has_limits() -> None:
+    reads = {name.partition(" ")[0] for name in arguments_that_are_runs()} - {"open"}  # which a browser reads
+    limited = {command.prog.split()[1] for command in every_command(parser()) if command.get_default("limits") is not None}
+    assert limited == reads | {"verify", "merge", "runs", "history"}
+
+
 def arguments_that_are_runs() -> dict[str, argparse.Action]:
     """Returns every argument of every command, and of the commands below it, that is a run."""
     found, waiting = {}, [("", parser())]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,14 @@ def test_the_first_frame_of_an_animation() -> None:
 def test_pixels_without_a_fixed_range_are_refused(mode: str) -> None:
     with pytest.raises(ImageError, match="32-bit pixels have no fixed range: save the image with 8 or 16 bits"):
         decode(encoded(Image.new(mode, (2, 2)), "TIFF"), "row 3")
+
+
+def test_billion_pixels_in_a_small_file_are_refused() -> None:
+    bomb = bytearray(encoded(Image.new("L", (1, 1))))
+    header = b"IHDR" + (40_000).to_bytes(4) + (25_000).to_bytes(4) + bytes(bomb[24:29])
+    bomb[12:33] = header + zlib.crc32(header).to_bytes(4)
+    with pytest.raises(ImageError, match=r"cannot be decoded \(DecompressionBombError: Image size \(1000000000 pixels\)"):
+        decode(bytes(bomb), "here")
 
 
 def test_what_is_no_picture_is_named() -> None:

@@ -320,12 +320,6 @@ def test_a_number_of_views_that_no_file_can_hold_is_refused_at_once(kept: Path, 
         evidence.get_cell(CELL, whole=False)
 
 
-def test_rows_that_the_file_has_no_room_for_are_refused(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_vlmrobust.store.evidence._LEAST_ROW", 10**9)
-    with pytest.raises(StoreError, match=r"claims \d+ rows in answers, more than \d+ bytes can hold"):
-        Evidence.open(kept, read_only=True)
-
-
 class Damaged:
     """A connection to a file of which the samples cannot be counted."""
 
