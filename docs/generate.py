@@ -40,7 +40,7 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY, Corruption, aspect
 from pytest_vlmrobust.plugin.options import BASIC, Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
-from pytest_vlmrobust.reporting.reviewers import questions
+from pytest_vlmrobust.reporting.markdown import questions
 from pytest_vlmrobust.shipped import shipped
 
 ROOT = Path(__file__).parents[1]

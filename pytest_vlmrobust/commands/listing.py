@@ -264,7 +264,7 @@ def _data(options: argparse.Namespace) -> int:
     for note in found.notes:
         tell(f"note: {on_one_line(note, None)}")
     if options.out:
-        from pytest_vlmrobust.reporting.html.questions import render_questions
+        from pytest_vlmrobust.reporting.html.page import render_questions
         from pytest_vlmrobust.reporting.writing import write_out
 
         write_out(options.out, render_questions(found))

@@ -10,14 +10,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
 from .files import RunFiles
-from .html import drawing, page
+from .html import drawing
 from .html.charts import Chart
+from .html.page import render_page
 from .html.words import number as page_number
 from .html.words import usual_interval
 
@@ -197,30 +198,17 @@ def _drawing(measure: Measure, low: float, high: float, room: int) -> str:
 # The page, a single file that opens anywhere.
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The section of a series."""
-
-    anchor: str
-    title: str
-    chart: Chart
-    told: list[str]
-
-
 def render_history_page(metric: str, series: Mapping[str, Sequence[Point]]) -> str:
     """Returns the page: the same series give the same text."""
-    environment = page.templates()
-    script = page.asset("common.js")
-    return environment.get_template("history.html").render(
+    return render_page(
+        "history.html",
         metric=metric,
         sections=[_section(place, name, metric, points) for place, (name, points) in enumerate(series.items(), 1)],
         runs=len({point.run for points in series.values() for point in points}),
-        security=page.security(page.asset("style.css"), script),
-        script=script,
     )
 
 
-def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Section:
+def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> dict[str, Any]:
     after = {change.after.run: str(change) for change in changes(points)}
     unit = points[-1].measure.unit
     factor, up = (100, f"{metric}, {unit}") if unit else (1, metric)
@@ -241,22 +229,16 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> Sec
         "Each value with its 90 % interval, the oldest on the left; a dashed line stands before a run that shows a change.",
         drawing.line(drawn, across="runs", up=up, label=f"{metric} of {name} over {len(points)} runs"),
         ("run", "decision", metric, "90 % interval", "n", "change"),
-        [
-            (
-                None,
-                (
-                    one.run,
-                    one.verdict,
-                    f"{PARTIAL_MARK if one.n_samples else ''}{page_number(one.measure.value, one.measure.unit)}",
-                    usual_interval(one.measure),
-                    f"{one.measure.n} of {one.n_samples}" if one.n_samples else str(one.measure.n),
-                    after.get(one.run, ""),
-                ),
-            )
-            for one in reversed(points)
-        ],
+        [(None, _page_row(point, after.get(point.run, ""))) for point in reversed(points)],
     )
-    return Section(f"series-{place}", name, chart, change_lines(points))
+    return {"anchor": f"series-{place}", "title": name, "chart": chart, "told": change_lines(points)}
+
+
+def _page_row(point: Point, change: str) -> tuple[str, ...]:
+    measure, part = point.measure, PARTIAL_MARK if point.n_samples else ""
+    n = f"{measure.n} of {point.n_samples}" if point.n_samples else str(measure.n)
+    value = f"{part}{page_number(measure.value, measure.unit)}"
+    return point.run, point.verdict, value, usual_interval(measure), n, change
 
 
 def _when(run: str) -> str:

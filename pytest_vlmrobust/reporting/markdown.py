@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import yaml
+from jinja2 import Environment
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
@@ -21,8 +23,8 @@ from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .explanation import ViewedTest
 from .facts import noise_by_metric, noise_lines, noise_warnings
-from .reviewers import CAVEAT, questions
 from .view import NO_VERDICT, RunView
+from .writing import template_environment
 
 SUMMARY, MODEL_CARD = "summary.md", "model_card.md"
 _MOST = 40
@@ -156,6 +158,100 @@ def _broken(tests: Sequence[ViewedTest]) -> list[tuple[str, str]]:
     return [(breach, first_few(ids, _HARDEST)) for breach, ids in having.items()]
 
 
+# Questions of reviewers, and the evidence for each in a run. It never claims compliance.
+
+
+ABSENT = "none in this run"
+CAVEAT = "The texts of these laws and standards were not at hand when this table was written: check a number before you cite it."
+_GROUPS = {"group_gap", "split_group_gap"}
+_BASELINE = {"baseline_drop", "mean_baseline_drop", "drop_increase", "baseline_flip_rate"}
+_ATTACKS = {"attack_rate", "text_preference", "typographic_word_drop"}
+_OPEN = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.WAIVED, Outcome.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of reviewers."""
+
+    text: str
+    ai_act: str
+    """Articles of Regulation (EU) 2024/1689; empty if none."""
+    nist: str
+    """Subcategories of MEASURE in NIST AI 100-1; empty if none."""
+    iso: str
+    """Clause or control of annex A in ISO/IEC 42001:2023; empty if none."""
+    where: str
+    """The files of a report with the evidence, and what they lack."""
+    found: str
+    """The evidence of a run, by its name in :data:`_FOUND`."""
+
+    @property
+    def sources(self) -> str:
+        """Who asks."""
+        named = (("EU AI Act", self.ai_act), ("NIST AI RMF MEASURE", self.nist), ("ISO/IEC 42001", self.iso))
+        return "; ".join(f"{name} {places}" for name, places in named if places)
+
+    def evidence(self, view: RunView) -> str:
+        """Returns the evidence of a run."""
+        return _FOUND[self.found](view) or ABSENT
+
+
+@cache
+def questions() -> tuple[Question, ...]:
+    """Returns the questions that the gate has evidence for; other questions of these texts need other evidence."""
+    return tuple(Question(**entry) for entry in yaml.safe_load(files(__package__).joinpath("reviewers.yaml").read_text("utf-8")))
+
+
+def _accuracy(view: RunView) -> str:
+    data = sorted({record.dataset for record in view.records if record.setting == CLEAN_NAME and record.measures})
+    return f"accuracy on clean images with its interval, on {first_few(data)}" if data else ""
+
+
+def _robustness(view: RunView) -> str:
+    settings = {record.setting for record in view.records if record.test == "cell" and record.measures}
+    perturbed = settings - {CLEAN_NAME, NO_IMAGE_NAME, ""}
+    return f"{quantity(len(perturbed), 'perturbed setting')}, each with its loss" if perturbed else ""
+
+
+def _data(view: RunView) -> str:
+    data = view.facts.origins.get("datasets")
+    return f"digests of {first_few(sorted(data))} in manifest.json" if isinstance(data, Mapping) and data else ""
+
+
+def _rules(view: RunView) -> str:
+    rules = {rule.id: bool(rule.reason) for policy in view.policies for rule in policy.rules}
+    with_reason = f"{sum(rules.values())} with a reason"
+    return f"{quantity(len(rules), 'rule')}, {with_reason}, in the policy whose SHA-256 stands above" if rules else ""
+
+
+def _measured(view: RunView, names: set[str]) -> str:
+    measures = [measure for record in view.records for measure in record.measures]
+    return ", ".join(sorted({measure.metric for measure in measures if measure.metric in names and measure.n}))
+
+
+def _limits(view: RunView) -> str:
+    count = sum(record.outcome in _OPEN for record in view.records)
+    return f"{quantity(count, 'test')} broken, undecided or waived, and the limits below" if view.records else ""
+
+
+def _logs(view: RunView) -> str:
+    run = view.subject.run if view.records else ""
+    return run and f"run {run}: results.json, and every answer in predictions.sqlite; dated, and not signed"
+
+
+_FOUND: Mapping[str, Callable[[RunView], str]] = {
+    "accuracy": _accuracy,
+    "robustness": _robustness,
+    "data": _data,
+    "rules": _rules,
+    "groups": lambda view: _measured(view, _GROUPS),
+    "changes": lambda view: _measured(view, _BASELINE),
+    "limits": _limits,
+    "logs": _logs,
+    "attacks": lambda view: _measured(view, _ATTACKS) or "none: this gate tests no attacks",
+}
+
+
 # How Markdown is written: every value that a template prints is escaped.
 
 
@@ -166,14 +262,7 @@ def render(template: str, **about: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=inert,
-    )
+    environment = template_environment(__package__, inert)
     environment.filters |= {"code": code, "short": lambda text: on_one_line(str(text), SHORT), "address": _address}
     environment.globals |= {"quantity": quantity, "table": _table}
     return environment

@@ -6,13 +6,14 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.words import on_one_line
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from rich.console import Console
 
 _INDENT = "  "
@@ -64,6 +65,20 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def json_text(content: Mapping[str, Any]) -> str:
     """Returns a JSON document for people and programs."""
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def template_environment(package: str, finalize: Callable[[Any], Any]) -> Environment:
+    """Returns the environment of a package's templates, in which every value that a template prints is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=finalize,
+    )
 
 
 # Tables for a terminal.

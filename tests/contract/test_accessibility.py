@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.html import render_html
-from pytest_vlmrobust.reporting.html.models import render_models
+from pytest_vlmrobust.reporting.ranking import render_models
 from tests.unit.reporting.browsing import browser
 from tests.unit.reporting.pages import COMMAND, asked_twice, cell, run, store
 from tests.unit.reporting.rankings import board, ranking

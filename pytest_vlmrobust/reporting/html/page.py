@@ -14,17 +14,19 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.run.profile import Profile
 from pytest_vlmrobust.reporting.analyses import analysis_tables
 from pytest_vlmrobust.reporting.facts import flat, mapping, noise_by_metric, why_unmeasured
 from pytest_vlmrobust.reporting.sweeps import Sweep
 from pytest_vlmrobust.reporting.view import Limit, RunView
+from pytest_vlmrobust.reporting.writing import template_environment
 
 from . import charts, samples, words
 
@@ -47,14 +49,7 @@ def security(style: str, script: str) -> str:
 
 def templates() -> Environment:
     """Returns the template environment, which makes foreign text printable and escapes it."""
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_readable,
-    )
+    environment = template_environment(__package__, _readable)
     environment.filters |= {"points": words.points, "share": words.share, "number": words.number, "interval": words.interval}
     environment.globals |= {
         "marks": words.MARKS,
@@ -67,6 +62,23 @@ def templates() -> Environment:
         "style": asset("style.css"),
     }
     return environment
+
+
+def render_page(template: str, **content: Any) -> str:
+    """Returns a page without a drill-down; the same content gives the same text."""
+    script = asset("common.js")
+    about = {"security": security(asset("style.css"), script), "script": script}
+    return templates().get_template(template).render(**content, **about)
+
+
+def render_questions(profile: Profile) -> str:
+    """Returns the page of a dataset."""
+    pictures = [[_picture_url(picture) for picture in question.pictures] for question in profile.questions]
+    return render_page("questions.html", profile=profile, pictures=pictures)
+
+
+def _picture_url(picture: bytes) -> str:
+    return f"data:image/webp;base64,{base64.b64encode(picture).decode('ascii')}" if picture else ""
 
 
 def _csp_hash(text: str) -> str:

@@ -11,8 +11,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.reporting import RunFacts, RunView, markdown
-from pytest_vlmrobust.reporting.markdown import code, inert, model_card
-from pytest_vlmrobust.reporting.reviewers import questions
+from pytest_vlmrobust.reporting.markdown import code, inert, model_card, questions
 
 from .conftest import record
 
