@@ -151,42 +151,15 @@ def _line(title: str, text: str) -> str:
 
 _FLAGS = frozenset(
     [
-        "-x",
-        "--exitfirst",
-        "--lf",
-        "--last-failed",
-        "--ff",
-        "--failed-first",
-        "--nf",
-        "--new-first",
-        "--sw",
-        "--stepwise",
-        "--sw-skip",
-        "--stepwise-skip",
-        "--co",
-        "--collect-only",
-        "--vlm-plan",
-        "--vlm-update-baseline",
-        "--vlm-aa",
+        *("-x", "--exitfirst", "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first"),
+        *("--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--co", "--collect-only"),
+        *("--vlm-plan", "--vlm-update-baseline", "--vlm-aa"),
     ]
 )
 _VALUED = frozenset(
     [
-        "-k",
-        "-m",
-        "-n",
-        "--numprocesses",
-        "--dist",
-        "--maxprocesses",
-        "--deselect",
-        "--maxfail",
-        "--lfnf",
-        "--junitxml",
-        "--junit-xml",
-        "--basetemp",
-        "--vlm-report",
-        "--vlm-rerun",
-        "--vlm-aa-sample",
+        *("-k", "-m", "-n", "--numprocesses", "--dist", "--maxprocesses", "--deselect", "--maxfail", "--lfnf"),
+        *("--junitxml", "--junit-xml", "--basetemp", "--vlm-report", "--vlm-rerun", "--vlm-aa-sample"),
     ]
 )
 _GLUED = re.compile(r"-[kmn][^-].*")

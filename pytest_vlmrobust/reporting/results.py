@@ -32,56 +32,16 @@ FILE_NAME = "results.json"
 CSV_FILE = "cells.csv"
 SCHEMA_FILE = "results.schema.json"
 
+_OF_RECORD = ("model", "dataset", "setting", "family", "level", "split", "task")
+_COUNTS = ("n_requested", "n_unparsed", "n_refused", "n_guessed", "n_errors")
+_BESIDE = ("policy_sha256", "n_samples")
+_OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver", "judge")
 CSV_COLUMNS = (
-    "key",
-    "test",
-    "model",
-    "dataset",
-    "setting",
-    "family",
-    "level",
-    "split",
-    "task",
-    "outcome",
-    "n_requested",
-    "n_unparsed",
-    "n_refused",
-    "n_guessed",
-    "n_errors",
-    "metric",
-    "category",
-    "value",
-    "low",
-    "high",
-    "n",
-    "threshold",
-    "verdict",
-    "rule",
-    "source",
-    "waiver",
-    "policy_sha256",
-    "judge",
-    "n_samples",
-    "notes",
+    *("key", "test", *_OF_RECORD, "outcome", *_COUNTS),
+    *("metric", "category", "value", "low", "high", "n", "threshold", "verdict", "rule", "source", "waiver"),
+    *("policy_sha256", "judge", "n_samples", "notes"),
 )
 """The columns of cells.csv, in their order."""
-_OF_RECORD = (
-    "model",
-    "dataset",
-    "setting",
-    "family",
-    "level",
-    "split",
-    "task",
-    "n_requested",
-    "n_unparsed",
-    "n_refused",
-    "n_guessed",
-    "n_errors",
-    "policy_sha256",
-    "n_samples",
-)
-_OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver", "judge")
 _NUMBERS = ("value", "low", "high")
 _FORMULA = ("=", "+", "-", "@")
 _DECIMAL = r"[-+]?\d++(?:\.\d++)?(?:e[-+]?\d++)?"
@@ -206,8 +166,8 @@ def cells_csv(view: RunView) -> str:
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for record in view.records:
-        columns = {name: getattr(record, name) for name in _OF_RECORD}
-        columns |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
+        columns = {name: getattr(record, name) for name in ("test", *_OF_RECORD, *_COUNTS, *_BESIDE)}
+        columns |= {"key": record.key, "outcome": str(record.outcome)}
         columns["notes"] = "; ".join(record.notes)
         for measure in record.measures or (None,):
             row = {**columns, **({} if measure is None else _measure_columns(measure))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -18,7 +18,10 @@ from pytest_vlmrobust.store.questions import Answer
 from pytest_vlmrobust.store.searching import RIGHT, BrowsedCell, FoundSample, probabilities
 
 from .address import Asked
-from .runs import PictureSource, RunState, ShownRun
+from .runs import RunState, ShownRun
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.evaluation.after.pictures import RunPictures
 
 STATE_MARKS = {
     "right": Mark("✓", "pass", "right"),
@@ -207,7 +210,7 @@ def galleries(
 
 
 def _gallery(
-    pictures: PictureSource, asked: Asked, run: str, setting: str, seen: Mapping[Contender, Seen | None]
+    pictures: RunPictures, asked: Asked, run: str, setting: str, seen: Mapping[Contender, Seen | None]
 ) -> dict[str, Any]:
     content: dict[str, Any] = {
         "setting": setting,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
@@ -23,56 +23,14 @@ from pytest_vlmrobust.store.journal import JournalReader
 from pytest_vlmrobust.store.run_directory import FOLDER, MANIFEST_FILE
 from pytest_vlmrobust.store.searching import BrowsedCell
 
+if TYPE_CHECKING:
+    from pytest_vlmrobust.evaluation.after.pictures import RunPictures
+
 NEWEST = 10
 """Verdicts that a page shows as they fall."""
 _STORE = Path("..", "..")
 _BROWSERS = 4
 """The most selections of runs whose files stay open."""
-
-
-class Shown(Protocol):
-    """The images of a sample under a setting."""
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """Their digests, by view and image of the sample."""
-        ...
-
-    @property
-    def views(self) -> int:
-        """How many views there are."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of a view's images."""
-        ...
-
-    @property
-    def changed(self) -> tuple[int, ...]:
-        """Which images of a view the setting changes."""
-        ...
-
-    @property
-    def check(self) -> str:
-        """A sentence on whether these are the pixels that the model saw."""
-        ...
-
-
-class PictureSource(Protocol):
-    """The source of a run's images, which may render them again."""
-
-    def problem(self, dataset: str) -> str:
-        """Returns why a dataset has no images; empty if it has."""
-        ...
-
-    def shown(self, dataset: str, sample: str, setting: str) -> Shown:
-        """Returns the images of a sample."""
-        ...
-
-    def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:
-        """Returns an image as a file with its media type."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +57,7 @@ class RunState:
 class ShownRun:
     """A run, read again when it changes."""
 
-    def __init__(self, name: str, directory: Path, open_pictures: Callable[[Path], PictureSource]) -> None:
+    def __init__(self, name: str, directory: Path, open_pictures: Callable[[Path], RunPictures]) -> None:
         self.name = name
         self.directory = directory
         self._open_pictures = open_pictures
@@ -107,7 +65,7 @@ class ShownRun:
         self._described: tuple[object, Mapping[str, Any]] = (self, {})
 
     @cached_property
-    def pictures(self) -> PictureSource:
+    def pictures(self) -> RunPictures:
         """The source of its images."""
         return self._open_pictures(self.directory)
 
@@ -165,7 +123,7 @@ class Runs:
     """The runs that a server shows, by name."""
 
     def __init__(
-        self, find: Callable[[], Sequence[Path]], open_pictures: Callable[[Path], PictureSource], *, together: bool
+        self, find: Callable[[], Sequence[Path]], open_pictures: Callable[[Path], RunPictures], *, together: bool
     ) -> None:
         """Keeps how to find runs.
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.evaluation.after import run_analyses, standings
 from pytest_vlmrobust.evaluation.after.run_analyses import analyses
 from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
 from pytest_vlmrobust.reporting import RunFacts, RunView
-from pytest_vlmrobust.reporting.analyses import analysis_tables, board_tables
+from pytest_vlmrobust.reporting.analyses import about, analysis_tables, board_tables
 from pytest_vlmrobust.reporting.results import is_results, results_json
 
 FULL = {"n": 100, "n_requested": 100}
@@ -22,6 +23,15 @@ def cell(setting: str, drop: float = 0.0, family: str = "weather", clean: float 
     measures = (Measure("accuracy", clean - drop, n=100), Measure("accuracy_drop", drop, n=100))
     facts = {"setting": setting, "family": family, "level": level, "measures": measures, **FULL, **changes}
     return Record("cell", f"m-d-{setting}", "m", "d", **facts)
+
+
+def test_every_analysis_has_its_texts_and_no_other_has() -> None:
+    of_runs = ("LINEAR_TREND", "PATCH_CHANGE", "GROUP_GAPS", "ATTRIBUTES", "POSITION_GAPS")
+    of_models = ("CORRUPTION_ERRORS", "TOP_RCE", "SIZE_TREND", "PROMPT_MODES", "PATCH_BOXES", "PATCH_TASKS")
+    of_both = {getattr(standings, name) for name in ("TIERS", "EFFECTS", "MOST_HARMFUL", "CATEGORY_DROPS", "CHAIN_LENGTHS")}
+    assert {*about("run")} == of_both | {getattr(run_analyses, name) for name in of_runs}
+    models = {getattr(standings, name) for name in (*of_models, "RCI_BANDS", "RCI_CORRELATIONS")}
+    assert {*about("models")} == of_both | models
 
 
 def test_tables_say_what_is_missing_and_how_to_ask_for_it() -> None:

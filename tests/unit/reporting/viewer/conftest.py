@@ -13,38 +13,23 @@ import pytest
 from PIL import Image
 
 from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.evaluation.after.pictures import RunPictures, Shown
 from pytest_vlmrobust.reporting.viewer.page import Pages
 from pytest_vlmrobust.reporting.viewer.runs import Runs
 from tests.unit.store.browsed import run
 
 
-@dataclass(frozen=True)
-class Painted:
-    """The pictures of a sample."""
-
-    digests: tuple[str, ...]
-    views: int = 1
-    names: tuple[str, ...] = ("",)
-    changed: tuple[int, ...] = (0,)
-    check: str = "painted for a test"
-
-
-class Painter:
+class Painter(RunPictures):
     """Pictures of one colour each; none of the sample ``d5``."""
 
-    def __init__(self, run: Path) -> None:
-        self.run = run
-
-    def problem(self, dataset: str) -> str:
-        return "" if dataset == "d" else f"no images of {dataset}"
-
-    def shown(self, dataset: str, sample: str, setting: str) -> Painted:
+    def shown(self, dataset: str, sample: str, setting: str) -> Shown:
         if dataset != "d":
-            raise DatasetError(self.problem(dataset))
+            raise DatasetError(f"no images of {dataset}")
         if sample == "d5":
             raise DatasetError("the image of d5 is lost")
         views = 4 if setting.startswith("patches") else 1
-        return Painted(tuple(f"{self.run.name if setting == 'invert' else ''}{setting}{view}" for view in range(views)), views)
+        digests = tuple(f"{self.run.name if setting == 'invert' else ''}{setting}{view}" for view in range(views))
+        return Shown(digests, views, ("",), (0,), "painted for a test")
 
     def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:
         self.shown(dataset, sample, setting)
