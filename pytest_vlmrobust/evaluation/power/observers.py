@@ -15,7 +15,6 @@ and reach an overlap of 81 % (section 5.8); augmentations cost models next to no
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -39,7 +38,8 @@ from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import MetricKey
 
-from .profiles import CHURN, SHARED, not_drawn
+from .grouping import CorrelatedDraws
+from .profiles import CHURN, SHARED, flip, not_drawn
 
 if TYPE_CHECKING:
     Array = NDArray[np.float64]
@@ -67,7 +67,7 @@ class TaskTable(ScoreTable):
         return observatory.why_scores_do_not_show(self, self.prompt_overlaps)
 
     @cached_property
-    def unseen(self) -> str:
+    def not_looking(self) -> str:
         """Why a test on original images must not pass, or an empty string."""
         return observatory.why_prompt_suffices(self, self.prompt_overlaps)
 
@@ -81,8 +81,8 @@ class TaskTable(ScoreTable):
             return metrics.estimate(metric, self, setting=test.setting)
         table = self._split(test.setting)
         estimate = metrics.estimate(metric, table)
-        unfit = observatory.why_not_offered(metric.name, table)
-        return replace(estimate, valid=False, reason=unfit) if unfit else estimate
+        missing = observatory.why_not_offered(metric.name, table)
+        return replace(estimate, valid=False, reason=missing) if missing else estimate
 
     def _split(self, name: str) -> ScoreTable:
         if name not in self._splits:
@@ -162,8 +162,7 @@ class Observer:
         hard = difficulty[identities]
         pointed: tuple[tuple[str, ...], ...] = ()
         if prompt_overlaps is None:
-            known = rng.standard_normal(len(difficulty))[identities]
-            right = _latent(known, (len(rows),), rng) < _quantile(self.clean[task] + better)
+            right = CorrelatedDraws(rng, identities, SHARED).random(len(rows)) < self.clean[task] + better
             scores = self._draw_answers(right, self.clean[task], hard, rng)
             if task in GRIDS:
                 fixed = (rng.random(len(difficulty)) < self.fixed)[identities]
@@ -176,9 +175,9 @@ class Observer:
             mean = (self.clean[task] + better)[:, None] + SPREAD * rng.standard_normal((len(rows), 1))
             settings = self.settings(OBSERVATORY)
             overlaps = (mean + SPREAD / 2.0 * rng.standard_normal((len(rows), len(settings) + 1))).clip(0.0, 1.0)
-            lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept_shares())
+            kept = flip(np.ones(len(rows), bool), -hard, (1.0 - self._kept_shares(), np.zeros(len(settings))), rng)
             clean, blind = overlaps[:, -1], prompt_overlaps
-            scores = dict(zip(settings, np.where(lost, 0.0, overlaps[:, :-1]).T, strict=True))
+            scores = dict(zip(settings, np.where(kept, overlaps[:, :-1], 0.0).T, strict=True))
         groups = [str(identity) for identity in identities]
         return TaskTable(
             clean=clean,
@@ -195,9 +194,9 @@ class Observer:
         settings = self.settings(OBSERVATORY)
         luck = min(CHURN, 1.0 - clean)
         lose = (1.0 - self._kept_shares() + luck / clean).clip(0.0, 1.0)
-        latent = _latent(hard, (len(right), len(settings)), rng)
-        lost, won = latent > _quantile(1.0 - lose), latent < _quantile(np.asarray(luck / max(1.0 - clean, 1e-12)))
-        return dict(zip(settings, np.where(right[:, None], ~lost, won).T, strict=True))
+        win = np.full(len(settings), luck / max(1.0 - clean, 1e-12))
+        difficulty = np.where(right, -hard, hard)  # a hard identity is lost more often, and turns right by luck more rarely
+        return dict(zip(settings, flip(right, difficulty, (lose, win), rng).T, strict=True))
 
     def _kept_shares(self) -> Array:
         return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in _members(split)])
@@ -279,18 +278,6 @@ def _slope(labels: list[str], gap: float) -> Array:
     names = sorted(set(labels) - {""})
     places = dict(zip(names, np.linspace(gap / 2.0, -gap / 2.0, len(names)).tolist(), strict=True))
     return np.array([places.get(label, 0.0) for label in labels])
-
-
-def _latent(hard: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Returns standard normal scores of a shape; those of the same identity share its difficulty."""
-    shared = hard.reshape(-1, *(1,) * (len(shape) - 1))
-    return math.sqrt(SHARED) * shared + math.sqrt(1.0 - SHARED) * rng.standard_normal(shape)
-
-
-def _quantile(share: Array) -> Any:
-    from scipy.special import ndtri
-
-    return ndtri(np.clip(share, 0.0, 1.0))
 
 
 def _draw_named_cells(

@@ -69,7 +69,6 @@ _NOT_DRAWN = {
     ),
 }
 """Metrics to the reason why simulated answers cannot give them."""
-_GRIDS = (2, 3)
 BESIDE, CONFIDENT = "#", "confidences"
 """``suite#kind`` is a table of answers of a suite with more than their scores: ``CONFIDENT``, or one of ``OF_FLAGS``."""
 OF_FLAGS = {
@@ -105,6 +104,8 @@ class Views:
     """The share of questions that luck answers anew in every view; the others get the same answer in all views."""
     shaken: bool = True
     """Whether luck answers a shifted image anew, like patches; otherwise the answer is the same as before the shift."""
+    alike: bool = False
+    """Whether patches and shifted images are answered like the whole image, up to :data:`CHURN`; then nothing above counts."""
 
 
 class ModelProfile(Protocol):
@@ -181,6 +182,8 @@ class Profile:
     """Setting to the published or filled-in drop, before noise was removed."""
     views: Views = field(default_factory=Views)
     """How it answers patches."""
+    grids: tuple[int, ...] = (2, 3)
+    """How many patches on a side images are cut into."""
     grouping: Grouping | None = None
     """The groups of samples; None if all are independent."""
 
@@ -207,7 +210,7 @@ class Profile:
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite under which it answers."""
         suite = suite.partition(BESIDE)[0]
-        sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in _GRIDS)}
+        sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in self.grids)}
         if suite in sets or suite in QUESTIONS:
             return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS[suite])))
         own = own_settings(suite) - {CLEAN_NAME, NO_IMAGE_NAME}
@@ -219,7 +222,8 @@ class Profile:
         suites = dict.fromkeys(re.split(f"[/{BESIDE}]", name)[0] for name in names)
         rows, groups = self.grouping.rows(n, rng) if self.grouping else (np.arange(n), np.arange(n))
         independent = len(np.unique(groups)) == n
-        draws = rng if independent or self.grouping is None else CorrelatedDraws(rng, groups, self.grouping.correlation)
+        correlation = self.grouping.correlation if self.grouping and not independent else 0.0
+        draws = CorrelatedDraws(rng, groups, correlation) if correlation else rng
         clean = draws.random(n) < self.clean
         blind = self._blind(clean, draws.random(n))
         difficulty = draws.standard_normal(n)
@@ -228,7 +232,7 @@ class Profile:
             for suite in suites
             if suite != "patches" and self.settings(suite)
         }
-        views = self._views(clean, draws) if "patches" in suites else {}
+        views = self._views(clean, difficulty, draws) if "patches" in suites else {}
         letters = rng.integers(max(round(1.0 / self.guess), 1), size=n)
         labels = np.asarray(self.grouping.labels)[rows] if self.grouping and self.grouping.labels else np.full(n, "")
         shared: dict[str, Any] = {
@@ -300,7 +304,7 @@ class Profile:
             by_setting = dict(zip(self.settings(suite), scores.T, strict=True))
             tables[suite] = self._table({**shared, "by_setting": by_setting}, np.random.default_rng(0))
         if "patches" in suites:
-            views = self._views(clean, np.random.default_rng(0))
+            views = self._views(clean, np.zeros(n), np.random.default_rng(0))
             tables["patches"] = self._table(shared | views, np.random.default_rng(0))
         return tables
 
@@ -321,22 +325,20 @@ class Profile:
         else:
             drops = np.array([self.drops[name] for name in self.settings(suite)])
             helpful = np.array([self.helpful[name] for name in self.settings(suite)])
+        return self._shares_flipped(drops, helpful)
+
+    def _shares_flipped(self, drops: Array, helpful: Array) -> tuple[Array, Array]:
         helpful = np.minimum(np.maximum(helpful, -drops), 1.0 - self.clean)
         harmful = (drops + helpful).clip(0.0, self.clean)
         return harmful / max(self.clean, 1e-12), helpful / max(1.0 - self.clean, 1e-12)
 
     def _answers(self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: Draws) -> dict[str, Array]:
-        from scipy.special import ndtri
-
-        lose, win = (ndtri(limit) for limit in self._limits(suite))
-        own = rng.standard_normal((len(clean), len(lose)))
-        latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * own
-        scores = clean[:, None] ^ (latent < np.where(clean[:, None], lose, win))
+        scores = flip(clean, difficulty, self._limits(suite), rng)
         if self.always_lost and suite not in (*QUESTIONS, "resolution"):
             scores &= (rng.random(len(clean)) >= self.always_lost)[:, None]
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
-    def _views(self, clean: NDArray[np.bool_], rng: Draws) -> dict[str, Any]:
+    def _views(self, clean: NDArray[np.bool_], difficulty: Array, rng: Draws) -> dict[str, Any]:
         """Returns table fields with the answers to every patch of each grid and to as many attempts, the first one clean."""
         about, n = self.views, len(clean)
         knows = (self.clean - self.guess) / (1.0 - self.guess) if about.knows is None else about.knows
@@ -348,15 +350,18 @@ class Profile:
         same = np.where(known, rng.random(n) < luck, clean)[:, None]
 
         def lucky(views: int) -> NDArray[np.bool_]:
+            if about.alike:
+                return flip(clean, difficulty, self._shares_flipped(np.zeros(views), np.full(views, CHURN)), rng)
             return np.where(anew, rng.random((n, views)) < luck, same)
 
-        by_setting = {}
-        for grid in _GRIDS:
+        by_setting, most = {}, max(self.grids) ** 2
+        for grid in self.grids:
             patches = lucky(grid * grid)
-            patches[np.arange(n), rng.integers(grid * grid, size=n)] |= shown
+            if not about.alike:
+                patches[np.arange(n), rng.integers(grid * grid, size=n)] |= shown
             by_setting[f"patches:{grid}"] = patches.astype(float)
-        again = lucky(max(_GRIDS) ** 2) if about.shaken else np.repeat(clean[:, None], max(_GRIDS) ** 2, axis=1)
-        attempts = known[:, None] | again
+        again = lucky(most) if about.shaken else np.repeat(clean[:, None], most, axis=1)
+        attempts = again if about.alike else known[:, None] | again
         attempts[:, 0] = clean
         best = {name: views.max(axis=1) for name, views in by_setting.items()}
         return {"by_setting": best, "patches_by_setting": by_setting, "whole_attempts": attempts.astype(float)}
@@ -370,7 +375,25 @@ class Profile:
         return table_of_answers(baseline_by_setting=earlier, **fields)
 
 
-# Common to all models: making a table from drawn answers.
+# Common to all models: drawing answers, and making a table of them.
+
+
+def flip(right: NDArray[np.bool_], difficulty: Array, shares: Iterable[Array], rng: Draws) -> NDArray[np.bool_]:
+    """Returns answers under m settings, shape (N, m), some of which differ from those without perturbation.
+
+    Args:
+        right: the answers without perturbation, shape (N,).
+        difficulty: what flips under all settings share, standard normal, shape (N,): the lower it is, the more flip.
+        shares: of right answers the share that turns wrong under each setting, and of wrong ones the share that turns right.
+        rng: draws the rest.
+    """
+    from scipy.special import ndtri
+
+    lose, win = (ndtri(share) for share in shares)
+    own = rng.standard_normal((len(right), len(lose)))
+    latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * own
+    flipped: NDArray[np.bool_] = right[:, None] ^ (latent < np.where(right[:, None], lose, win))
+    return flipped
 
 
 def table_of_answers(**fields: Any) -> ScoreTable:

@@ -31,7 +31,8 @@ from pytest_vlmrobust.perturbations.typographic import NONSENSE
 from pytest_vlmrobust.policies import JudgedBy, MetricKey, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles, published
-from .simulation import Planned, Simulation
+from .grouping import Grouping
+from .simulation import SimulatedTests, Simulation
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.table import ScoreTable
@@ -400,11 +401,11 @@ class _Plan:
 
     def _simulation(self, names: Sequence[str], model: _Model) -> Simulation:
         rules, shared_by = (tuple(self.asked[name][0] for name in names), {name: len(self.asked[name][1]) for name in names})
-        tests = {name: tuple((self._sheet(test), test) for test in self.asked[name][1]) for name in names}
+        tests = {name: tuple((self._table_name(test), test) for test in self.asked[name][1]) for name in names}
         policy = Policy(rules, shared_by=shared_by)
-        return Simulation(policy, model.truth, date.min, Planned(policy, tests, {}, {}))
+        return Simulation(policy, model.truth, date.min, SimulatedTests(policy, tests, {}, {}))
 
-    def _sheet(self, test: MetricKey) -> str:
+    def _table_name(self, test: MetricKey) -> str:
         """Returns the name of the table that a test reads."""
         beside = profiles.beside_scores(test.metric)
         if test.metric in profiles.OF_FLAGS:
@@ -426,40 +427,39 @@ class _Plan:
 
     def _tables(self, n: int, simulated: Simulation, run: int, model: _Model) -> dict[str, ScoreTable]:
         names = simulated.planned.tables
-        return {name: self.table(n, name, model, np.random.default_rng([run, n, *name.encode()])) for name in names}
+        return {name: self._draw(n, name, model, np.random.default_rng([run, n, *name.encode()])) for name in names}
 
-    def table(self, n: int, table_name: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
-        """Returns the scores of one table, with position and group labels that are unrelated to the scores."""
+    def _draw(self, n: int, table_name: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
+        """Draws one table, with position and group labels that are unrelated to the scores."""
         scores, beside, kind = table_name.partition(profiles.BESIDE)
-        if beside:
-            return model.truth.beside(kind, self.table(n, scores, model, rng), rng)
-        if self.each > 1:
-            table = replace(self, each=1).table(n * self.each, table_name, model, rng)
-            return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
-        if table_name.startswith(f"{PATCHES}:"):
-            return _views(n, table_name, model, rng)
-        names = self._settings_of(table_name)
+        suite = PATCHES if scores.startswith(PATCHES) else ORDERS if scores == ORDERS else profiles.CORRUPTIONS
+        name, samples = f"{suite}{beside}{kind}", n * self.each
+        table = self._profile(scores, model, samples).draw(samples, [name], rng)[name]
+        if suite == PATCHES or beside:
+            return table
+        places = [str(place) for place in np.arange(samples) % self.positions]
+        people = [_PEOPLE[place] for place in np.arange(samples) // self.positions % len(_PEOPLE)]
+        return replace(table, positions=places, people=people)
+
+    def _profile(self, table_name: str, model: _Model, samples: int) -> profiles.Profile:
+        """Returns the model as one that answers under the settings of one table."""
+        truth = replace(model.truth, grouping=Grouping.equal(samples, samples // self.each, 0.0) if self.each > 1 else None)
+        if table_name.startswith(PATCHES):
+            return replace(truth, views=profiles.Views(alike=True), grids=(_size(table_name),))
+        names = [CLEAN_NAME] if table_name == CLEAN_NAME else self._settings_of(table_name)
         rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if table_name == RESOLUTION else []
         drops = dict.fromkeys(names, 0.0)
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
         if table_name not in ("", RESOLUTION):  # the Observatory: without images the model only guesses
-            model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
-        table = _draw_table(n, drops, model, rng)
-        places = [str(place) for place in np.arange(n) % self.positions]
-        people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
-        if table_name == CLEAN_NAME:
-            clean = {CLEAN_NAME: table.clean}
-            table = replace(table, by_setting=clean, baseline_by_setting=clean)  # no loss, so the same answers earlier
-        if table_name == ORDERS:
-            table = profiles.with_letters(table, model.truth.guess, rng)
-        return replace(table, positions=places, people=people)
+            truth = replace(truth, blind=truth.guess)
+        return replace(truth, drops=drops, helpful={name: 0.0 if name == CLEAN_NAME else profiles.CHURN for name in drops})
 
     def _settings_of(self, table_name: str) -> list[str]:
         if table_name and table_name != RESOLUTION:
             return [str(setting) for setting in expand_settings((table_name,))]
         of_sizes = [name for name in self.settings if name.startswith("resolution:")]
         own = (
-            sorted(of_sizes, key=_edge)
+            sorted(of_sizes, key=_size)
             if table_name
             else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
         )
@@ -490,29 +490,6 @@ def _is_clear(outcomes: Sequence[Outcome]) -> bool:
     return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
 
 
-def _edge(setting: str) -> int:
+def _size(setting: str) -> int:
+    """Returns the number in a setting: the long edge of ``resolution:448``, the grid of ``patches:3``."""
     return int(setting.partition(":")[2].partition("+")[0])
-
-
-def _draw_table(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Generator) -> ScoreTable:
-    truth = replace(model.truth, drops=drops, helpful=dict.fromkeys(drops, profiles.CHURN))
-    return truth.draw(n, (profiles.CORRUPTIONS,), rng)[profiles.CORRUPTIONS]
-
-
-def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
-    """Returns answers to patches, and to as many whole images, that differ only by luck."""
-    count = int(setting.partition(":")[2]) ** 2
-    table = _draw_table(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
-    views = table.matrix()
-    best = {setting: views[:, :count].max(axis=1)}
-    earlier = {**(table.baseline_by_setting or {}), **best}
-    attempts = np.column_stack([table.clean, views[:, count + 1 :]])
-    patches = {setting: views[:, :count]}
-    return replace(
-        table,
-        by_setting=best,
-        baseline_by_setting=earlier,
-        reference_by_setting=None,
-        patches_by_setting=patches,
-        whole_attempts=attempts,
-    )

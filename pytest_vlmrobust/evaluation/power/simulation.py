@@ -65,7 +65,7 @@ _LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class SimulatedTests:
     """The simulated part of a policy: the tests of each blocking rule, and why other rules have none."""
 
     policy: Policy
@@ -128,7 +128,7 @@ class Power:
         return replace(self, decisions=several)
 
 
-def plan(policy: Policy, truth: ModelProfile) -> Planned:
+def plan(policy: Policy, truth: ModelProfile) -> SimulatedTests:
     """Returns the tests of a simulated run of the suites that a policy requires; of ``corruptions`` if it requires none."""
     asked = policy.coverage.suites or SIMULATED[:1]
     answered = [suite for suite in asked if truth.settings(suite)]
@@ -165,7 +165,7 @@ def plan(policy: Policy, truth: ModelProfile) -> Planned:
                 shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
     left_out |= {suite: _why_unanswered(suite) for suite in asked if suite not in answered}
     whole = [test for test in every if not test.category]
-    return Planned(policy.for_tests(whole), tests, left_out, idle, tuple(shortfalls))
+    return SimulatedTests(policy.for_tests(whole), tests, left_out, idle, tuple(shortfalls))
 
 
 def _why_unanswered(suite: str) -> str:
@@ -220,11 +220,11 @@ class Simulation:
     policy: Policy
     truth: ModelProfile
     today: date
-    chosen: Planned | None = None
+    chosen: SimulatedTests | None = None
     """The simulated part; ``None`` for everything that the policy requires."""
 
     @cached_property
-    def planned(self) -> Planned:
+    def planned(self) -> SimulatedTests:
         """The simulated part of the policy."""
         return self.chosen or plan(self.policy, self.truth)
 
@@ -284,8 +284,8 @@ class Simulation:
         if metrics.Needs.CATEGORIES in needs and len({*(table.categories or ())} - {""}) < 2:
             estimate = replace(estimate, valid=False, reason=f"no two categories of {LEAST_PICTURES} or more source images")
         outcome = self.planned.policy.outcome(rule, test, estimate, today=self.today)
-        if outcome is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
-            refused = replace(estimate, valid=False, reason=table.unseen)
+        if outcome is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.not_looking:
+            refused = replace(estimate, valid=False, reason=table.not_looking)
             return self.planned.policy.outcome(rule, test, refused, today=self.today)
         return outcome
 
