@@ -163,7 +163,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
 
 def _plan(run: Run, *, width: int, color: bool) -> str:
     """Returns the plan of the selected tests: a line for each model and dataset, then the details."""
-    from pytest_vlmrobust.evaluation.run.planning import NAMES, RunForecast
+    from pytest_vlmrobust.evaluation.run.forecast import NAMES, RunForecast
     from pytest_vlmrobust.reporting.writing import render_sentences, render_table
 
     directories, selection = run.inputs.directories, run.evaluation.selection

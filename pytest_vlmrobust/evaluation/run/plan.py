@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import BASELINES, Cell, FamilyMetric, Setting, SweepMetric
-from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
-from pytest_vlmrobust.core.prediction import ModelRef, Prediction, token_count
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS, records
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
-from .evaluator import Evaluator
-from .evidence import Rate
 from .families import families, non_thinking_counterpart
 from .resolutions import PREPROCESSING, preprocessing
 
@@ -159,107 +154,3 @@ def plan_families(
         for name in names
         for split in splits
     ]
-
-
-# Forecast: the inferences of a run, those already stored, and the cost of the rest if known.
-
-
-_EXAMPLES = 400
-"""Stored answers used for the mean number of tokens."""
-RateOf = Callable[[str, str], Rate | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Mean token counts of an answer and its prompt, if the backend counts them."""
-
-    prompt: float
-    visual: float | None
-    answers: int
-    """How many stored answers they are means of."""
-    completion: float | None = None
-    """Tokens of the answer; ``None`` if the backend counts only prompts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The requests to a model about a dataset."""
-
-    model: str
-    dataset: str
-    cells: int
-    samples: int
-    passes: int
-    """Forward passes: one for each view, and so n * n for a sample under ``patches:n``."""
-    held: int | None
-    """Answers already in the store; ``None`` if the model's files cannot be read."""
-    unrendered: int
-    """Views never rendered: whether their pixels have an answer is not known yet."""
-    rate: Rate | None = None
-    tokens: Tokens | None = None
-    problem: str = ""
-    """Why something of it is not known."""
-    cost: float = math.nan
-    """Cost of the missing answers at the declared prices; NaN if unknown."""
-    currency: str = ""
-
-    @property
-    def missing(self) -> int:
-        """Forward passes to be made, at most."""
-        return self.passes - (self.held or 0)
-
-
-def forecasts(evaluator: Evaluator, cells: Iterable[Cell], rate_of: RateOf) -> list[Forecast]:
-    """Returns a line for each model and dataset, in the order of ``cells``; no weights are loaded and no pixels are read."""
-    grouped: dict[tuple[str, str], list[Cell]] = {}
-    for cell in dict.fromkeys(cells):
-        grouped.setdefault((cell.model, cell.dataset), []).append(cell)
-    return [_forecast(evaluator, model, dataset, own, rate_of) for (model, dataset), own in grouped.items()]
-
-
-def _forecast(evaluator: Evaluator, model: str, dataset: str, cells: list[Cell], rate_of: RateOf) -> Forecast:
-    from .views import view_count
-
-    samples = len(evaluator.samples(dataset))
-    changed = [(cell, evaluator.changed(dataset, cell.setting)) for cell in cells]
-    passes = sum((samples if places is None else len(places)) * view_count(cell.setting) for cell, places in changed)
-    held: int | None = 0
-    unrendered, problem = passes, ""
-    try:
-        held, unrendered = _held(evaluator, cells)
-    except VlmRobustError as error:
-        held, problem = None, str(error)
-    tokens = mean_tokens(evaluator.store.examples(model, dataset, _EXAMPLES))
-    ref, missing = evaluator.models[model], passes - (held or 0)
-    cost = math.nan
-    if tokens is not None and tokens.completion is not None:
-        cost = ref.cost(missing * tokens.prompt, missing * tokens.completion)
-    rate = rate_of(model, dataset)
-    return Forecast(model, dataset, len(cells), samples, passes, held, unrendered, rate, tokens, problem, cost, ref.currency)
-
-
-def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
-    """Returns how many views have an answer in the store, and of how many the pixels are not known."""
-    held = unrendered = 0
-    for cell in cells:
-        keys = [query.key for query in evaluator.queries(cell, evaluator.changed(cell.dataset, cell.setting))]
-        known = evaluator.store.has({key for key in keys if key is not None})
-        held += sum(key in known for key in keys)
-        unrendered += keys.count(None)
-    return held, unrendered
-
-
-def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
-    """Returns the mean token counts of answers; ``None`` without counts."""
-    answers = list(answers)
-    noted = [answer.details for answer in answers if token_count(answer.details.get("prompt_tokens")) is not None]
-    completion = [tokens[1] for answer in answers if (tokens := answer.tokens) is not None]
-    if not noted:
-        return None
-    visual = [float(details["visual_tokens"]) for details in noted if "visual_tokens" in details]
-    return Tokens(
-        fmean(float(details["prompt_tokens"]) for details in noted),
-        sum(visual) / len(noted) if visual else None,
-        len(noted),
-        fmean(completion) if completion else None,
-    )

@@ -1,30 +1,129 @@
-"""Planning: the requests and cost of a run, as printed by ``--vlm-plan``."""
+"""Forecast: the requests and cost of a run, as printed by ``--vlm-plan``."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from pytest_vlmrobust.core.cell import CLEAN, PROBES, Cell
-from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.prediction import Prediction, token_count
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.store import last_records
 
 from .evaluator import Evaluator
 from .evidence import Rate, measured_rate, newest_runs
-from .plan import Forecast, forecasts
 from .probes import probed_places
+from .views import view_count
 
 HEADER = ("model", "dataset", "cells", "samples", "inferences", "in the store", "to infer", "time", "prompt tokens")
 NAMES = 2
 """The first columns, which hold names."""
 UNKNOWN = "not known"
 _MINUTE, _HOUR, _KIB, _MIB, _GIB = 60.0, 3600.0, 2**10, 2**20, 2**30
+_EXAMPLES = 400
+"""Stored answers used for the mean number of tokens."""
+RateOf = Callable[[str, str], Rate | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Mean token counts of an answer and its prompt, if the backend counts them."""
+
+    prompt: float
+    visual: float | None
+    answers: int
+    """How many stored answers they are means of."""
+    completion: float | None = None
+    """Tokens of the answer; ``None`` if the backend counts only prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The requests to a model about a dataset."""
+
+    model: str
+    dataset: str
+    cells: int
+    samples: int
+    passes: int
+    """Forward passes: one for each view, and so n * n for a sample under ``patches:n``."""
+    held: int | None
+    """Answers already in the store; ``None`` if the model's files cannot be read."""
+    unrendered: int
+    """Views never rendered: whether their pixels have an answer is not known yet."""
+    rate: Rate | None = None
+    tokens: Tokens | None = None
+    problem: str = ""
+    """Why something of it is not known."""
+    cost: float = math.nan
+    """Cost of the missing answers at the declared prices; NaN if unknown."""
+    currency: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Forward passes to be made, at most."""
+        return self.passes - (self.held or 0)
+
+
+def forecasts(evaluator: Evaluator, cells: Iterable[Cell], rate_of: RateOf) -> list[Forecast]:
+    """Returns a line for each model and dataset, in the order of ``cells``; no weights are loaded and no pixels are read."""
+    grouped: dict[tuple[str, str], list[Cell]] = {}
+    for cell in dict.fromkeys(cells):
+        grouped.setdefault((cell.model, cell.dataset), []).append(cell)
+    return [_forecast(evaluator, model, dataset, own, rate_of) for (model, dataset), own in grouped.items()]
+
+
+def _forecast(evaluator: Evaluator, model: str, dataset: str, cells: list[Cell], rate_of: RateOf) -> Forecast:
+    samples = len(evaluator.samples(dataset))
+    changed = [(cell, evaluator.changed(dataset, cell.setting)) for cell in cells]
+    passes = sum((samples if places is None else len(places)) * view_count(cell.setting) for cell, places in changed)
+    held: int | None = 0
+    unrendered, problem = passes, ""
+    try:
+        held, unrendered = _held(evaluator, cells)
+    except VlmRobustError as error:
+        held, problem = None, str(error)
+    tokens = mean_tokens(evaluator.store.examples(model, dataset, _EXAMPLES))
+    ref, missing = evaluator.models[model], passes - (held or 0)
+    cost = math.nan
+    if tokens is not None and tokens.completion is not None:
+        cost = ref.cost(missing * tokens.prompt, missing * tokens.completion)
+    rate = rate_of(model, dataset)
+    return Forecast(model, dataset, len(cells), samples, passes, held, unrendered, rate, tokens, problem, cost, ref.currency)
+
+
+def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
+    """Returns how many views have an answer in the store, and of how many the pixels are not known."""
+    held = unrendered = 0
+    for cell in cells:
+        keys = [query.key for query in evaluator.queries(cell, evaluator.changed(cell.dataset, cell.setting))]
+        known = evaluator.store.has({key for key in keys if key is not None})
+        held += sum(key in known for key in keys)
+        unrendered += keys.count(None)
+    return held, unrendered
+
+
+def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
+    """Returns the mean token counts of answers; ``None`` without counts."""
+    answers = list(answers)
+    noted = [answer.details for answer in answers if token_count(answer.details.get("prompt_tokens")) is not None]
+    completion = [tokens[1] for answer in answers if (tokens := answer.tokens) is not None]
+    if not noted:
+        return None
+    visual = [float(details["visual_tokens"]) for details in noted if "visual_tokens" in details]
+    return Tokens(
+        fmean(float(details["prompt_tokens"]) for details in noted),
+        sum(visual) / len(noted) if visual else None,
+        len(noted),
+        fmean(completion) if completion else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
