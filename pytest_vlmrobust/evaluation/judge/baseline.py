@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, d
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
-from pytest_vlmrobust.evaluation.run.answers import PartOfAnswers, Questions
+from pytest_vlmrobust.evaluation.run.answers import Questions, whole_of
 from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -54,17 +54,25 @@ class Baseline(StoredAnswers):
         return sorted({cell.model for cell in self._cells})
 
     @classmethod
-    def open(cls, run: Path, *, known: Iterable[str] = (), **fields: Any) -> Baseline:
+    def open(
+        cls,
+        run: Path,
+        *,
+        trusting: bool = False,
+        common: bool = False,
+        called: str = "the baseline",
+        known: Iterable[str] = (),
+    ) -> Baseline:
         """Opens the evidence of a run: a directory below ``runs`` of a store, or a ``--vlm-report`` directory.
 
-        ``known`` are names that may have been meant, ``fields`` other fields of the class.
+        ``known`` are names of runs that may have been meant.
         """
         if not (run / "predictions.sqlite").is_file():
             raise UsageError(
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, its name in the store, or a "
                 f"directory that --vlm-report wrote.{did_you_mean(run.name, known)}"
             )
-        baseline = cls(Evidence.open(run, read_only=True), **fields)
+        baseline = cls(Evidence.open(run, read_only=True), trusting=trusting, common=common, called=called)
         if not baseline._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
         return baseline
@@ -134,7 +142,7 @@ class Baseline(StoredAnswers):
 
     def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
         """Returns how many samples are compared and how many are left out; empty if none is left out."""
-        now = now.whole if isinstance(now, PartOfAnswers) else now
+        now, _ = whole_of(now, dataset)
         kept = self.kept(dataset, now)
         alone, gone = len(kept) - sum(kept), len(self.samples(dataset)) - sum(kept)
         if not (alone or gone):
@@ -202,9 +210,10 @@ class Baseline(StoredAnswers):
 
     def places(self, dataset: str, now: Questions) -> tuple[int | None, ...]:
         """Returns the earlier run's index of each sample, ``None`` for a missing one; cached for equal samples."""
-        if isinstance(now, PartOfAnswers):
-            every = self.places(dataset, now.whole)
-            return tuple(every[place] for place in now.places(dataset))
+        whole, part = whole_of(now, dataset)
+        if part is not None:
+            every = self.places(dataset, whole)
+            return tuple(every[place] for place in part)
         samples, pictures = now.samples(dataset), now.pictures(dataset)
         paired = self._paired.get(dataset)
         if paired is None or paired.samples is not samples or paired.pictures is not pictures:

@@ -138,6 +138,11 @@ class PartOfAnswers:
         return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
 
 
+def whole_of(questions: Questions, dataset: str) -> tuple[Questions, tuple[int, ...] | None]:
+    """Returns the source of all samples of a dataset, and the places among them of these; ``None`` if these are all."""
+    return (questions.whole, questions.places(dataset)) if isinstance(questions, PartOfAnswers) else (questions, None)
+
+
 @dataclass(eq=False)
 class AnswersOfChanged(PartOfAnswers):
     """The answers about the questions that the settings of a test change."""
