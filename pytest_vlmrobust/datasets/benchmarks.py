@@ -387,14 +387,9 @@ def _words(name: str) -> str:
 
 def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
     """Returns the benchmark of a hub id and its layout there, preferably that of ``config``."""
-    matches = [
-        (benchmark, layout) for benchmark in benchmarks().values() for layout in benchmark.hub if _is_one_of(hub_id, layout)
-    ]
+    layouts = [(benchmark, layout) for benchmark in benchmarks().values() for layout in benchmark.hub]
+    matches = [pair for pair in layouts if hub_id.lower() in {known.lower() for known in pair[1].ids}]
     return next((pair for pair in matches if config and pair[1].config == config), next(iter(matches), None))
-
-
-def _is_one_of(hub_id: str, layout: Layout) -> bool:
-    return hub_id.lower() in {known.lower() for known in layout.ids}
 
 
 @cache

@@ -393,7 +393,8 @@ class FaceFolder:
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of the image files, of their rows in the table, and of the method that finds near neighbours."""
-        return fingerprint([self.domain, self.hinted, self._compared_by, CIRCLES, *map(_facts, self.entities())])
+        compared_by = self._encoder.digest if self._encoder else PIXEL_STATISTICS
+        return fingerprint([self.domain, self.hinted, compared_by, CIRCLES, *map(_facts, self.entities())])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -488,10 +489,6 @@ class FaceFolder:
         from .neural import ImageEncoder
 
         return ImageEncoder.of(self._settings.encoder)
-
-    @property
-    def _compared_by(self) -> str:
-        return self._encoder.digest if self._encoder else PIXEL_STATISTICS
 
     @cached_property
     def _rows(self) -> NDArray[np.float64]:

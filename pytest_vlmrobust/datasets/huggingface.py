@@ -52,11 +52,10 @@ class HubName:
         return typed_path(self.id).is_dir()
 
     def __str__(self) -> str:
-        config, revision, split = (sign + text if text else "" for sign, text in zip(":@#", self._rest(), strict=True))
+        config, revision, split = (
+            sign + text if text else "" for sign, text in zip(":@#", (self.config, self.revision, self.split), strict=True)
+        )
         return f"hf:{self.id}{config}{revision}{split}"
-
-    def _rest(self) -> tuple[str, str, str]:
-        return self.config, self.revision, self.split
 
 
 def parse(typed: str) -> HubName:

@@ -282,7 +282,8 @@ class _Table:
     def _files(self, row: _Row) -> tuple[ImageSource, ...]:
         images: list[ImageSource] = []
         for written in self._list(row.cells.get("image_path", ""), row.place, "image_path"):
-            places = [root / written for root in self._roots()]
+            images_folder = self.folder / "images"
+            places = [root / written for root in (images_folder / self.name, images_folder, self.folder)]
             path = next((path for path in places if os.path.isfile(path)), None)  # noqa: PTH113 - Path.is_file raises on long names
             if path is None:
                 looked = ", ".join(str(path) for path in dict.fromkeys(places))
@@ -295,9 +296,6 @@ class _Table:
                 self.image_files[written] = path
                 images.append(FileImage(path, f"{row.place}, column 'image_path'"))
         return tuple(images)
-
-    def _roots(self) -> tuple[Path, ...]:
-        return self.folder / "images" / self.name, self.folder / "images", self.folder
 
     def _as_vlmevalkit(self) -> dict[int, dict[str, str]]:
         """Returns the options and hint that VLMEvalKit shows for each line; the types are guessed over all rows."""

@@ -47,8 +47,8 @@ def draw_portrait(portrait: Portrait, side: int) -> NDArray[np.uint8]:
     size = side if side >= _FINE else 2 * side
     canvas = Canvas(_backdrop(portrait, size))
     upright, head = _placings(portrait, size)
-    canvas.paint([_disc(portrait)], upright)
-    canvas.paint(_hair_behind(portrait), head)
+    canvas.paint([Shape((ellipse(0, -0.05, 1.52),), _lighter(_COLOURS["backdrop"][portrait.backdrop], 0.3))], upright)
+    canvas.paint(_paint_layers(_hair_part(portrait), _ASSETS["hair_behind"].get(portrait.hair, ())), head)
     canvas.paint([*_neck(portrait), *_clothes(portrait)], upright)
     canvas.paint(_head(portrait), head)
     if size == side:
@@ -81,12 +81,12 @@ def _head(portrait: Portrait) -> list[Shape]:
         *_hair_at_temples(portrait),
         *_skin(portrait),
         *_lids(portrait),
-        *_beard(portrait),
+        *_paint_layers(Part(portrait, {"base": _brow_colour(portrait)}), _ASSETS["beards"][portrait.beard]),
         *(shape for shapes in feature_shapes(portrait).values() for shape in shapes),
         *_brows(portrait),
         *_temples_of_glasses(portrait),
         *_earrings(portrait),
-        *_hair(portrait),
+        *_paint_layers(_hair_part(portrait), _ASSETS["hair"][portrait.hair]),
         *_glasses(portrait),
     ]
 
@@ -102,10 +102,6 @@ def _backdrop(portrait: Portrait, side: int) -> NDArray[np.uint8]:
     share = np.linspace(0, 1, side)[:, None]
     rows = np.rint(ends[0] * (1 - share) + ends[1] * share).astype(np.uint8)
     return np.asarray(cv2.resize(rows[:, None], (side, side), interpolation=cv2.INTER_NEAREST), np.uint8)
-
-
-def _disc(portrait: Portrait) -> Shape:
-    return Shape((ellipse(0, -0.05, 1.52),), _lighter(_COLOURS["backdrop"][portrait.backdrop], 0.3))
 
 
 def _extent(shapes: list[Shape], placing: Placing) -> Box:
@@ -519,11 +515,6 @@ def _placket(part: Part) -> list[Shape]:
     return [Shape((np.array(_OUTLINES["placket"]),), part.tones["dark"])]
 
 
-def _beard(portrait: Portrait) -> list[Shape]:
-    """Returns the beard; the mouth is drawn over it."""
-    return _paint_layers(Part(portrait, {"base": _brow_colour(portrait)}), _ASSETS["beards"][portrait.beard])
-
-
 def _stubble(part: Part) -> list[Shape]:
     outline = _face_outline(part.portrait)
     jaw, cheeks = _jaw_and_cheeks(part.portrait)
@@ -549,19 +540,11 @@ def _jaw_and_cheeks(portrait: Portrait) -> tuple[Points, Points]:
 # Hair
 
 
-def _hair_behind(portrait: Portrait) -> list[Shape]:
-    return _paint_layers(_hair_part(portrait), _ASSETS["hair_behind"].get(portrait.hair, ()))
-
-
 def _hair_at_temples(portrait: Portrait) -> list[Shape]:
     """Returns the hair at the temples, behind the face, so that no backdrop shows between a narrow face and its hair."""
     part = _hair_part(portrait)
     colour = part.tones["hair" if portrait.hair == "beanie" else "dark"]
     return [] if portrait.hair == "bald" else [Shape((ellipse(0, -0.36, 0.99 * part.width, 0.6),), colour)]
-
-
-def _hair(portrait: Portrait) -> list[Shape]:
-    return _paint_layers(_hair_part(portrait), _ASSETS["hair"][portrait.hair])
 
 
 def _hair_part(portrait: Portrait) -> Part:

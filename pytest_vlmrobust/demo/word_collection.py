@@ -113,13 +113,9 @@ def _fillings(head: str, tail: str) -> frozenset[str]:
 def _variants(word: str, members: frozenset[str]) -> Variants:
     real = members & known_words()
     made_up = {member for member in members - real if not _avoided_pattern().search(member)}
-    well_formed = {member for member in made_up if _well_formed(member)}
+    well_formed = {member for member in made_up if _triples(member) <= _usual_triples()}
     inserted = all(len(member) > len(word) for member in members)
     return Variants(inserted, tuple(sorted(real)), tuple(sorted(well_formed)), tuple(sorted(made_up - well_formed)))
-
-
-def _well_formed(text: str) -> bool:
-    return _triples(text) <= _usual_triples()
 
 
 def _triples(text: str) -> set[str]:

@@ -291,7 +291,9 @@ def describe(record: Described) -> Description:
     formula = next((part.removeprefix(_FORMULA).strip() for part in paragraphs if part.startswith(_FORMULA)), "")
     caveats = [part for part in paragraphs[1:] if not part.startswith(sections)]
     summary = paragraphs[0] if paragraphs else ""
-    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), _titled_facts(record))
+    facts = _facts(record) if isinstance(record, Metric) else _opening_facts(record) | _common_facts(record)
+    titled = tuple((title, text) for title, text in facts.items() if text)
+    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), titled)
 
 
 def plain(text: str) -> str:
@@ -311,11 +313,6 @@ def number(value: float) -> str:
 
 def _text_about(record: Described) -> str | None:
     return record.about if isinstance(record, Facts) else record.function.__doc__
-
-
-def _titled_facts(record: Described) -> tuple[tuple[str, str], ...]:
-    facts = _facts(record) if isinstance(record, Metric) else _opening_facts(record) | _common_facts(record)
-    return tuple((title, text) for title, text in facts.items() if text)
 
 
 def _opening_facts(record: FamilyProperty | Facts) -> dict[str, str]:

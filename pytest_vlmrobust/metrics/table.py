@@ -362,7 +362,9 @@ class ScoreTable:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         arrays = dict(self.arrays())
-        require_equal_lengths({name: len(array) for name, array in arrays.items()} | self._lengths_of_names())
+        names = {"groups": self.groups, "positions": self.positions, "people": self.people, "categories": self.categories}
+        given = {**arrays, **{name: values for name, values in names.items() if values is not None}}
+        require_equal_lengths({name: len(values) for name, values in given.items()})
         for array in arrays.values():
             array.flags.writeable = False
         object.__setattr__(self, "clusters", Clusters.of(self.groups, self.samples))
@@ -482,10 +484,6 @@ class ScoreTable:
         if need is Needs.RESOLUTIONS:
             return [float(edge) for edge, _ in curve]
         return [float(self.by_setting[setting].mean()) if self.samples else float("nan") for _, setting in curve]
-
-    def _lengths_of_names(self) -> dict[str, int]:
-        given = {"groups": self.groups, "positions": self.positions, "people": self.people, "categories": self.categories}
-        return {name: len(values) for name, values in given.items() if values is not None}
 
 
 def _of(mapping: Mapping[str, Scores], setting: str, what: str) -> Scores:

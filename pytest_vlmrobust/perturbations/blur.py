@@ -145,17 +145,14 @@ def disk_kernel(radius: float) -> Kernel:
     """Returns an averaging kernel over a disk of ``radius`` pixels with an edge one pixel soft."""
     reach = int(np.ceil(radius))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
-    return _normalise(np.clip(radius + 0.5 - np.hypot(x, y), 0.0, 1.0))
+    weights = np.clip(radius + 0.5 - np.hypot(x, y), 0.0, 1.0)
+    kernel: Kernel = (weights / weights.sum()).astype(np.float32)
+    return kernel
 
 
 def _rims(length: int, zooms: NDArray[np.float64]) -> list[int]:
     """Returns how many pixels each zoom (0 is none) moves out of view at either end of a side."""
     return [int(rim) for rim in np.rint(length * zooms / 2)]
-
-
-def _normalise(weights: NDArray[np.float64]) -> Kernel:
-    kernel: Kernel = (weights / weights.sum()).astype(np.float32)
-    return kernel
 
 
 def _average(image: Image, sets: Sequence[Points]) -> Image:

@@ -347,7 +347,7 @@ def _stems(rng: np.random.Generator, height: int, width: int, unit: float) -> Se
     count, joints = round(60 * height * width / (400.0 * unit) ** 2), 10
     along = np.linspace(0.0, 1.0, joints + 1)
     bends = rng.uniform(0, 2 * np.pi, (count, 1)) + rng.uniform(-1.3, 1.3, (count, 1)) * along
-    steps = _direction(bends) * unit * rng.uniform(25, 110, (count, 1, 1)) / joints
+    steps = np.stack([np.cos(bends), np.sin(bends)], axis=-1) * unit * rng.uniform(25, 110, (count, 1, 1)) / joints
     points = rng.uniform((0, 0), (width, height), (count, 1, 2)) + np.cumsum(steps, axis=1)
     return np.stack([points[:, :-1], points[:, 1:]], axis=2).reshape(-1, 2, 2)
 
@@ -393,10 +393,6 @@ def _comb(field: Plane, x: Plane, y: Plane, unit: float) -> Plane:
         )
     combed: Plane = np.clip(3.5 * (field - field.mean()) + 0.45, 0.0, 1.0)
     return combed
-
-
-def _direction(angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
 def _to_fixed_point(coordinates: NDArray[np.float64]) -> NDArray[np.int32]:

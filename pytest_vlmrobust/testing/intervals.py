@@ -195,7 +195,11 @@ def _unchanged_and_mixed(
     record: Metric, answers: Scores, settings: Sequence[str], rng: np.random.Generator
 ) -> tuple[Bounds, Bounds, Table]:
     """Returns the intervals for unchanged scores and for the same scores in other orders, and the first table."""
-    same = make_table(record, _PAIRS, lambda rows, columns=0: _repeat_scores(answers, rows, columns), settings)
+
+    def same_scores(rows: int, columns: int = 0) -> Scores:
+        return np.repeat(answers[:rows, None], columns, axis=1) if columns else answers[:rows]
+
+    same = make_table(record, _PAIRS, same_scores, settings)
     if same.scores.no_image is not None:
         same = dataclasses.replace(same, scores=dataclasses.replace(same.scores, no_image=np.zeros(_PAIRS)))
     shuffled = same.map_scores(lambda scores: scores[rng.permutation(len(scores))])
@@ -298,10 +302,6 @@ def _quota(rng: np.random.Generator, rows: int, columns: int, share: float) -> S
     right = np.repeat((np.arange(rows) < share * rows).astype(np.float64)[:, None], max(columns, 1), axis=1)
     mixed: Scores = rng.permuted(right, axis=0)
     return mixed if columns else mixed[:, 0]
-
-
-def _repeat_scores(scores: Scores, rows: int, columns: int) -> Scores:
-    return np.repeat(scores[:rows, None], columns, axis=1) if columns else scores[:rows]
 
 
 def _holds(wide: Bounds, narrow: Bounds, close: float = _CLOSE) -> bool:

@@ -144,7 +144,9 @@ def _check_float(record: Metric, case: Case) -> None:
 
 
 def _check_pure(record: Metric, case: Case) -> None:
-    _draw_globally()
+    # Hypothesis starts every example at seed 0, where a metric's own seed(0) would go unnoticed; it restores the state later
+    random.random()
+    np.random.random()  # noqa: NPY002
     arguments, drawn_before = case.copy_arguments(), _global_randomness()
     value = _call(record, arguments)
     if (changed := describe_arguments(record.needs, arguments)) != describe_arguments(record.needs, case.arguments):
@@ -160,12 +162,6 @@ def _check_pure(record: Metric, case: Case) -> None:
 def _global_randomness() -> tuple[object, ...]:
     numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  a metric must not change this state
     return random.getstate(), numpys["key"].tobytes(), numpys["pos"]
-
-
-def _draw_globally() -> None:
-    # Hypothesis starts every example at seed 0, where a metric's own seed(0) would go unnoticed; it restores the state later
-    random.random()
-    np.random.random()  # noqa: NPY002
 
 
 def _check_bounds(record: Metric, case: Case) -> None:

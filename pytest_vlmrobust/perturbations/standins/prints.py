@@ -357,7 +357,8 @@ def standin_cross_hatching(image: Image, rng: np.random.Generator) -> Image:
     spacing = grain(height, width, 4.2, least=3.6)
     light = tone(image, soften=0.25 * spacing)
     grip = light + 0.16 * drift(rng, height, width, cell=5 * spacing, octaves=2)
-    ink = _contours(light, spacing)
+    # on the dark side of each edge, as thick as a line
+    ink = ramp(blur_plane(light, 0.5 * spacing) - blur_plane(light, 0.2 * spacing), 0.03, 0.1)
     start = rng.uniform(0, np.pi)
     for angle, lightest in ((0.0, 1.14), (1.0, 0.68), (2.1, 0.46), (0.5, 0.28)):
         lines = _hatch(rng, grip, spacing, start + angle, lightest)
@@ -405,11 +406,6 @@ def _hatch(rng: np.random.Generator, light: Plane, spacing: float, angle: float,
     swell += np.float32(0.5)
     ink *= np.clip(swell, 0.0, 1.0, out=swell)
     return ink
-
-
-def _contours(light: Plane, spacing: float) -> Plane:
-    """Returns ink on the dark side of each edge, as thick as a line."""
-    return ramp(blur_plane(light, 0.5 * spacing) - blur_plane(light, 0.2 * spacing), 0.03, 0.1)
 
 
 # Paper: images folded and cut from coloured sheets.
