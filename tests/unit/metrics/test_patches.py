@@ -26,10 +26,6 @@ def test_the_best_patch_of_each_sample_counts() -> None:
         metrics.rci([1], [[1, 0, 0]])
 
 
-def test_graded_scores() -> None:
-    assert metrics.pcri([0.8, 0.4], [[0.2, 0.4], [0.2, 0.0]]) == pytest.approx(1 - 0.6 / 1.2)
-
-
 @pytest.mark.parametrize(("options", "patches", "index"), [(4, 4, -1.734), (2, 4, -0.875), (3, 4, -1.41), (4, 2, -0.75)])
 def test_pure_guessing_has_the_index_of_luck(options: int, patches: int, index: float) -> None:
     """Every combination of guesses once: 1 - k (1 - (1 - 1/k)^m)."""
@@ -38,19 +34,6 @@ def test_pure_guessing_has_the_index_of_luck(options: int, patches: int, index: 
     whole = [float(row[0] == 0) for row in guesses]
     assert metrics.pcri(whole, views) == pytest.approx(index, abs=5e-3)
     assert metrics.pcri(whole, views) == pytest.approx(1 - options * (1 - (1 - 1 / options) ** patches))
-
-
-@pytest.mark.parametrize("index", [metrics.pcri, metrics.rci])
-def test_a_model_that_cannot_solve_the_whole_has_no_index(index: Callable[..., float]) -> None:
-    assert math.isnan(index([0, 0], [[1, 1, 0, 1], [0, 0, 0, 0]]))
-
-
-def test_a_missing_patch_might_have_been_the_best() -> None:
-    assert math.isnan(metrics.pcri([1.0, 1.0], [[1.0, math.nan], [1.0, 0.0]]))
-
-
-def test_no_patches_are_no_zero() -> None:
-    assert math.isnan(metrics.pcri([1, 1], [[], []]))
 
 
 def test_lengths_are_named() -> None:
@@ -439,20 +422,6 @@ def _answers(seed: int = 3, n: int = 60) -> tuple[Array, Array, Array]:
         (rng.random((n, 4)) < 0.4).astype(float),
         rng.choice([0.0, 0.25, 0.5], n),
     )
-
-
-def test_the_excess_is_the_raw_index_less_luck() -> None:
-    whole, patches, chances = _answers()
-    options = [1 / chance if chance else math.inf for chance in chances.tolist()]
-    difference = metrics.pcri(whole, patches) - metrics.pcri_neutral(whole, options, 4)
-    assert metrics.pcri_excess(whole, patches, chances) == pytest.approx(difference)
-
-
-def test_without_chance_the_excess_is_the_raw_index() -> None:
-    whole, patches, _ = _answers()
-    raw = metrics.pcri(whole, patches)
-    assert metrics.pcri_excess(whole, patches, np.zeros(60)) == pytest.approx(raw - metrics.pcri_neutral(whole, math.inf, 4))
-    assert metrics.pcri_neutral(whole, math.inf, 4) == 0.0
 
 
 def test_companions_of_a_model_without_right_answers_are_unknown() -> None:

@@ -60,14 +60,6 @@ def test_scores_are_averaged_before_they_are_compared() -> None:
     assert metrics.split_transfer_retention(opposite, [1, 0.25]) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("name", OF_A_SPLIT)
-def test_without_settings_nothing_is_known(name: str) -> None:
-    function: Callable[..., float] = metrics.get(name).function
-    more = () if name == "identity_accuracy" else ([1.0],)
-    assert math.isnan(function({}, *more))
-    assert math.isnan(function({"fog:low": [math.nan, 1.0]}, *([[1.0, 1.0]] if more else [])))
-
-
 @pytest.mark.parametrize("name", [*OF_A_SPLIT, "identity_drop"])
 def test_more_settings_narrow_the_interval_and_keep_its_value(name: str) -> None:
     settings = tuple(f"kind{index}" for index in range(15))
@@ -143,24 +135,6 @@ def test_only_what_a_table_can_tell_is_applicable() -> None:
     assert "transfer_retention" in metrics.applicable(without, "fog:low")
     assert "hint_gain" in metrics.applicable(without)
     assert "pcri_matched" not in metrics.applicable(without, "fog:low")
-
-
-both_gains = pytest.mark.parametrize("gain", [thinking_gain, hint_gain])
-
-
-@both_gains
-def test_gains_have_a_sign(gain: Callable[..., float]) -> None:
-    assert gain({"clean": [1, 1, 0, 0]}, {"clean": [1, 0, 0, 0]}) == 0.25
-    assert gain({"fog:low": [0.25, 0.5]}, {"fog:low": [0.5, 0.75]}) == -0.25
-    assert math.isnan(gain({"clean": []}, {"clean": []}))
-    assert math.isnan(gain({}, {}))
-    assert math.isnan(gain({"clean": [1, math.nan]}, {"clean": [1, 0]}))
-
-
-@both_gains
-def test_gains_are_averaged_over_the_settings_that_are_compared(gain: Callable[..., float]) -> None:
-    after, before = {"fog:low": [1, 1], "dunes": [1, 0]}, {"clean": [0, 0], "dunes": [0, 0], "fog:low": [1, 0]}
-    assert gain(after, before) == pytest.approx((0.5 + 0.5) / 2)
 
 
 @pytest.mark.parametrize(
