@@ -9,22 +9,8 @@ from typing import Any
 from pytest_vlmrobust.core.sample import META
 from pytest_vlmrobust.files.values import list_of, mapping
 
-from .load import (
-    BOUND_KEYS,
-    BUDGETS,
-    CHOICES,
-    COVERAGE,
-    GLOBS,
-    RULE_KEYS,
-    RULE_REQUIRED,
-    SCOPE,
-    TREATMENT,
-    VERSION,
-    WAIVER_KEYS,
-    WAIVER_REQUIRED,
-    MetricFacts,
-    Reader,
-)
+from . import load
+from .load import MetricFacts
 from .rules import FRACTION
 
 FILE = "thresholds.schema.json"
@@ -41,14 +27,14 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     as a bound on the wrong side of its metric or out of its range. Known metrics are offered with their units; others are
     accepted, because users can add metrics.
     """
-    values, units = Reader(metrics).values(), _units(metrics)
-    bounds = [{"required": [key]} for key in BOUND_KEYS]
+    values, units = load.Reader(metrics).values(), _units(metrics)
+    bounds = [{"required": [key]} for key in load.BOUND_KEYS]
     properties = {
-        "version": {"const": VERSION},
-        **{key: value.schema for key, value in CHOICES.items()},
-        "defaults": mapping(TREATMENT),
-        "budgets": mapping(BUDGETS),
-        "coverage": mapping(COVERAGE),
+        "version": {"const": load.VERSION},
+        **{key: value.schema for key, value in load.CHOICES.items()},
+        "defaults": mapping(load.TREATMENT),
+        "budgets": mapping(load.BUDGETS),
+        "coverage": mapping(load.COVERAGE),
         "rules": list_of({"$ref": "#/definitions/rule"}),
         "waivers": list_of({"$ref": "#/definitions/waiver"}),
     }
@@ -60,9 +46,9 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
         "required": ["version"],
         "properties": properties,
         "definitions": {
-            "scope": mapping(SCOPE, minProperties=1, patternProperties={f"^{re.escape(META)}.": GLOBS.schema}),
-            "rule": mapping({key: values[key] for key in RULE_KEYS}, RULE_REQUIRED, oneOf=bounds, **units),
-            "waiver": mapping({key: values[key] for key in WAIVER_KEYS}, WAIVER_REQUIRED, **units),
+            "scope": mapping(load.SCOPE, minProperties=1, patternProperties={f"^{re.escape(META)}.": load.GLOBS.schema}),
+            "rule": mapping({key: values[key] for key in load.RULE_KEYS}, load.RULE_REQUIRED, oneOf=bounds, **units),
+            "waiver": mapping({key: values[key] for key in load.WAIVER_KEYS}, load.WAIVER_REQUIRED, **units),
         },
     }
 

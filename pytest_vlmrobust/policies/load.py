@@ -257,13 +257,13 @@ class Reader:
         self, known: Mapping[str, MetricFacts] | Collection[str], ambiguous: Mapping[str, Collection[str]] = MappingProxyType({})
     ) -> None:
         self._facts = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, MetricFacts())
-        self._measured = [name for name, facts in self._facts.items() if not facts.unmeasured]
+        self._measured = sorted(name for name, facts in self._facts.items() if not facts.unmeasured)
         self._ambiguous = ambiguous
 
     def values(self, metric: str = "") -> dict[str, Value]:
         """Returns the values of the keys of rules on a metric and of waivers for it."""
         facts = self._facts.get(metric, MetricFacts())
-        metrics = {"anyOf": [{"enum": sorted(self._measured)}, TEXT.schema], "description": "vlmrobust explain lists them"}
+        metrics = {"anyOf": [{"enum": self._measured}, TEXT.schema], "description": "vlmrobust explain lists them"}
         two = list_of(_QUANTITY, minItems=2, maxItems=2, description="[low, high]")
         return {
             "id": IDENTIFIER,
@@ -441,7 +441,7 @@ def _read_levels(entry: Entry) -> tuple[str, ...]:
 _WRITTEN = {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*(pp|%)?\s*$"}
 _QUANTITY = {"anyOf": [{"type": "number"}, _WRITTEN], "description": "5pp, 5% and 0.05 are the same number"}
 _SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _WRITTEN], "description": "a share of samples, such as 5%"}
-_RISK = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5, "description": "one-sided, such as 0.05"}
+_RISK = {"type": "number", "minimum": LEAST_RISK, "exclusiveMaximum": 0.5, "description": "one-sided, such as 0.05"}
 _SCOPE = {"$ref": "#/definitions/scope"}
 _DAY = {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$", "description": "the last day, such as 2027-06-30"}
 _SAMPLES = {
