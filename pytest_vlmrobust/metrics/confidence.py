@@ -115,7 +115,7 @@ def calibration_bounds(scores: Scores, confidences: Scores, clusters: Clusters, 
     """Bounds the calibration error, which noise makes too large."""
     gaps, tail = _gaps(scores, confidences), one_sided(confidence)
     curve = np.concatenate([np.zeros((len(gaps), 1)), gaps.cumsum(axis=1)], axis=1)  # the gaps are its steps
-    low = StepTest.of(curve, clusters).lower(tail)
+    low = StepTest.of(curve, clusters).lower_with_one_more(tail)
     if clusters.count < 2:
         return 0.0, 1.0
     variances = ((_SIGNS @ clusters.covariance(gaps)) * _SIGNS).sum(axis=1).clip(min=0.0)
@@ -128,7 +128,7 @@ def calibration_bounds(scores: Scores, confidences: Scores, clusters: Clusters, 
 def expected_calibration_error_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the error above by all signed sums of gaps, below by gaps whose sign is shown and by their sum.
 
-    Noise makes the value too high, but not the lower bound.
+    Noise makes the value too high, but not the lower bound. Each end is guarded by one more answer against it.
     """
     return calibration_bounds(*_judged(table, setting), table.clusters, confidence)
 

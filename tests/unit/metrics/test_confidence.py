@@ -65,6 +65,26 @@ def test_without_probabilities_it_is_unknown_and_never_zero() -> None:
     assert gone.reason == "scores of 1 of 40 samples are missing: 1 in confidence fog:low"
 
 
+@pytest.mark.parametrize(("n", "tail"), [(12, 0.05), (30, 0.05), (30, 0.05 / 133), (60, 0.05 / 42)])
+def test_few_answers_of_a_sure_model_show_no_calibration_error(n: int, tail: float) -> None:
+    """It is calibrated: where by luck none of its answers is wrong, their small gaps differ little and all have one sign."""
+    rng, runs = np.random.default_rng(3), 100
+    shown = 0
+    for _ in range(runs):
+        confidences = 1.0 - 0.3 * rng.random(n) ** 3
+        scores = (rng.random(n) < confidences).astype(float)
+        shown += estimate("expected_calibration_error", table_of(scores, confidences), "fog:low", 1.0 - 2.0 * tail).low > 0.0
+    assert shown <= 2
+
+
+def test_all_right_is_no_proof_of_too_little_confidence() -> None:
+    """Of a model that is right on 95 %, one run in five of 30 answers has none wrong."""
+    confidences = np.linspace(0.88, 0.92, 30)
+    at = estimate("expected_calibration_error", table_of(np.ones(30), confidences), "fog:low")
+    assert at.value == pytest.approx(0.10)
+    assert at.low < 0.05
+
+
 @pytest.mark.study
 @pytest.mark.parametrize("over", [0.0, 0.6])
 @pytest.mark.parametrize("size", [1, 3], ids=["independent", "three to an image"])
