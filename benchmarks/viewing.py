@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.browsing import Browser
-from pytest_vlmrobust.store.searching import Wanted
+from pytest_vlmrobust.store.searching import AnswerFilter
 
 LETTERS = "ABCD"
 SETTINGS = 134
@@ -75,12 +75,12 @@ def measure(directory: Path) -> None:
     browser = Browser({"drawn": directory})
     tasks: dict[str, Callable[[], Sequence[object]]] = {
         "opening": browser.cells,
-        "all answers, worst first": lambda: browser.answers(Wanted(), "worst"),
-        "another page of them": lambda: [browser.read(key) for key in browser.answers(Wanted(), "worst")[-PAGE:]],
-        "all answers, surest first": lambda: browser.answers(Wanted(), "surest"),
-        "all samples": lambda: browser.samples(Wanted(), "worst"),
-        "harmful flips of a setting": lambda: browser.answers(Wanted(setting="fog", flip="harmful"), "worst"),
-        "a text": lambda: browser.answers(Wanted(text="option c of 17"), "worst"),
+        "all answers, worst first": lambda: browser.answers(AnswerFilter(), "worst"),
+        "another page of them": lambda: [browser.read(key) for key in browser.answers(AnswerFilter(), "worst")[-PAGE:]],
+        "all answers, surest first": lambda: browser.answers(AnswerFilter(), "surest"),
+        "all samples": lambda: browser.samples(AnswerFilter(), "worst"),
+        "harmful flips of a setting": lambda: browser.answers(AnswerFilter(setting="fog", flip="harmful"), "worst"),
+        "a text": lambda: browser.answers(AnswerFilter(text="option c of 17"), "worst"),
     }
     for name, task in tasks.items():
         start = time.process_time()

@@ -23,7 +23,7 @@ from .database import BUSY_SECONDS, FILE_NAME, Lock, explain_errors, read_only_u
 from .evidence import Evidence
 from .questions import RUN_AGAIN, Answer, answer_of, check_type, parse_json, sample_from_json, text_of
 from .run_directory import file_identity
-from .searching import RIGHT, AnswerKey, BrowsedCell, Found, FoundSample, Search, Wanted, prepare, schema_of
+from .searching import RIGHT, AnswerFilter, AnswerKey, AnswerKeys, BrowsedCell, MatchingSample, Search, prepare, schema_of
 
 MOST_RUNS = 8
 """Runs that are looked at side by side: SQLite attaches ten files to a connection."""
@@ -119,25 +119,27 @@ class Browser:
 
     # Searching.
 
-    def answers(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> Found:
+    def answers(self, criteria: AnswerFilter, sort: str, cells: Collection[tuple[str, int]] | None = None) -> AnswerKeys:
         """Returns the matching answers in order; a sample with several views has one key.
 
         ``sort`` is one of ``SORTS``; ``cells`` are the allowed runs and cell ids, ``None`` for all.
         """
         with self._reading() as connection:
-            key = ("answers", wanted, sort, None if cells is None else frozenset(cells), self._version(connection))
-            found: Found = self._once(key, lambda: self._search(connection).answers(wanted, sort, cells))
+            key = ("answers", criteria, sort, None if cells is None else frozenset(cells), self._version(connection))
+            found: AnswerKeys = self._once(key, lambda: self._search(connection).answers(criteria, sort, cells))
             return found
 
-    def samples(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None = None) -> list[FoundSample]:
+    def samples(
+        self, criteria: AnswerFilter, sort: str, cells: Collection[tuple[str, int]] | None = None
+    ) -> list[MatchingSample]:
         """Returns the samples of the matching answers, those harmed by most settings first.
 
         ``sort`` is ``data`` for the order of the data, or anything else for worst first. ``cells`` as in :meth:`answers`.
         """
         order = "first" if sort == "data" else "harmed desc, wrong desc, first"
         with self._reading() as connection:
-            key = ("samples", wanted, order, None if cells is None else frozenset(cells), self._version(connection))
-            found: list[FoundSample] = self._once(key, lambda: self._search(connection).samples(wanted, order, cells))
+            key = ("samples", criteria, order, None if cells is None else frozenset(cells), self._version(connection))
+            found: list[MatchingSample] = self._once(key, lambda: self._search(connection).samples(criteria, order, cells))
             return found
 
     # Reading.

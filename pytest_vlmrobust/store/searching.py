@@ -39,7 +39,7 @@ class BrowsedCell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AnswerFilter:
     """The filter for answers; empty fields do not filter."""
 
     model: str = ""
@@ -71,7 +71,7 @@ class AnswerKey(NamedTuple):
     place: int
 
 
-class FoundSample(NamedTuple):
+class MatchingSample(NamedTuple):
     """A sample with counts over its matching answers."""
 
     dataset: str
@@ -82,7 +82,7 @@ class FoundSample(NamedTuple):
     """Of how many of them it scores less than with the clean image; answers without any image count for neither."""
 
 
-class Found(Sequence[AnswerKey]):
+class AnswerKeys(Sequence[AnswerKey]):
     """Ordered answers, three numbers each: a million take 24 MB, and every page is available."""
 
     def __init__(self, rows: Iterable[tuple[int, int, int]]) -> None:
@@ -110,7 +110,7 @@ def prepare(connection: sqlite3.Connection) -> None:
         "create temp table chosen (run integer, cell integer, dataset text, setting text, views integer, clean integer)"
     )
     connection.execute(
-        "create temp table topics (run integer, dataset text, place integer, told integer, "
+        "create temp table topics (run integer, dataset text, place integer, has_text integer, "
         "primary key (run, dataset, place)) without rowid"
     )
     connection.create_function("says", 2, _says, deterministic=True)
@@ -144,21 +144,21 @@ class Search:
         }
         return sorted(found)
 
-    def answers(self, wanted: Wanted, sort: str, cells: Collection[tuple[str, int]] | None) -> Found:
+    def answers(self, criteria: AnswerFilter, sort: str, cells: Collection[tuple[str, int]] | None) -> AnswerKeys:
         """Returns the answers that are looked for, in an order of ``SORTS``."""
-        rows, values = self._rows(wanted, cells)
-        query = f"select run, cell, place from ({rows}) where {_where(wanted)} order by {_ORDERS[sort]}"
-        return Found(self._connection.execute(query, values)) if rows else Found([])
+        rows, values = self._rows(criteria, cells)
+        query = f"select run, cell, place from ({rows}) where {_where(criteria)} order by {_ORDERS[sort]}"
+        return AnswerKeys(self._connection.execute(query, values)) if rows else AnswerKeys([])
 
-    def samples(self, wanted: Wanted, order: str, cells: Collection[tuple[str, int]] | None) -> list[FoundSample]:
+    def samples(self, criteria: AnswerFilter, order: str, cells: Collection[tuple[str, int]] | None) -> list[MatchingSample]:
         """Returns the samples of the matching answers, counted over settings; ``order`` is SQL."""
-        rows, values = self._rows(wanted, cells)
+        rows, values = self._rows(criteria, cells)
         if not rows:
             return []
         each = (
             "select run, dataset, place, count(*) as answers, "
             f"sum(value < {RIGHT} and {_SEEN}) as wrong, sum(value < clean and {_SEEN}) as harmed "
-            f"from ({rows}) where {_where(wanted)} group by run, dataset, place"
+            f"from ({rows}) where {_where(criteria)} group by run, dataset, place"
         )
         named = " union all ".join(
             f"select g.*, s.id as id from each g join {self._schema(name)}.samples s "
@@ -170,22 +170,27 @@ class Search:
             f"sum(harmed) as harmed, min(place) as first from ({named}) group by dataset, id order by {order}, dataset"
         )
         return [
-            FoundSample(row[0], str(row[1]), row[2], row[3] or 0, row[4] or 0) for row in self._connection.execute(query, values)
+            MatchingSample(row[0], str(row[1]), row[2], row[3] or 0, row[4] or 0)
+            for row in self._connection.execute(query, values)
         ]
 
     def _schema(self, name: str) -> str:
         return schema_of(self._numbers[name])
 
-    def _rows(self, wanted: Wanted, cells: Collection[tuple[str, int]] | None) -> tuple[str, dict[str, Any]]:
+    def _rows(self, criteria: AnswerFilter, cells: Collection[tuple[str, int]] | None) -> tuple[str, dict[str, Any]]:
         """Returns the statement for all answers of the selected cells, and its values.
 
         Its columns: run, cell, place (of the sample), dataset, setting, value, state, clean (the value of the clean image),
-        said (the answer to a single view), told (whether it contains the text).
+        said (the answer to a single view), has_text (whether it has the text).
         """
         every = self._cells
         clean = {cell[:1] + cell[2:4]: cell.id for cell in every if cell.setting == CLEAN_NAME and cell.views == 1}
-        taken = [cell for cell in every if wanted.takes(cell) and (cells is None or (cell.run, cell.id) in cells)]
-        compared = [cell for cell in every if Wanted("", wanted.dataset, wanted.setting).takes(cell)] if wanted.differs else taken
+        taken = [cell for cell in every if criteria.takes(cell) and (cells is None or (cell.run, cell.id) in cells)]
+        compared = (
+            [cell for cell in every if AnswerFilter("", criteria.dataset, criteria.setting).takes(cell)]
+            if criteria.differs
+            else taken
+        )
         self._connection.execute("delete from chosen")
         self._connection.executemany(
             "insert into chosen values (?, ?, ?, ?, ?, ?)",
@@ -194,20 +199,20 @@ class Search:
                 for cell in compared
             ],
         )
-        if wanted.category or wanted.text:
-            self._choose_topics(wanted, {(cell.run, cell.dataset) for cell in taken})
-        values: dict[str, Any] = {"text": wanted.text, "like": _pattern(wanted.text)}
+        if criteria.category or criteria.text:
+            self._choose_topics(criteria, {(cell.run, cell.dataset) for cell in taken})
+        values: dict[str, Any] = {"text": criteria.text, "like": _pattern(criteria.text)}
         shown = {cell.run for cell in taken}
-        if wanted.differs:
+        if criteria.differs:
             self._choose_differing({cell.run for cell in compared})
             ids = {(self._numbers[cell.run], cell.id) for cell in taken}
             self._connection.executemany(
                 "delete from chosen where run = ? and cell = ?",
                 [pair for cell in compared if (pair := (self._numbers[cell.run], cell.id)) not in ids],
             )
-        return " union all ".join(self._rows_of(name, wanted) for name in self._numbers if name in shown), values
+        return " union all ".join(self._rows_of(name, criteria) for name in self._numbers if name in shown), values
 
-    def _rows_of(self, name: str, wanted: Wanted) -> str:
+    def _rows_of(self, name: str, criteria: AnswerFilter) -> str:
         schema, number = self._schema(name), self._numbers[name]
         views = f"select {{}} from {schema}.answers v where v.cell = a.cell and v.place between a.place and a.place + c.views - 1"
         best = views.format("case when sum(v.state = 'error') then null else max(v.value) end")
@@ -215,25 +220,28 @@ class Search:
             "case when sum(v.state = 'error') then 'error' when sum(v.state = 'scored') then 'scored' else 'unparsed' end"
         )
         topic, kept = "", ""
-        told = "1"
-        if wanted.category or wanted.text:
+        has_text = "1"
+        if criteria.category or criteria.text:
             topic = f"join topics t on t.run = {number} and t.dataset = c.dataset and t.place = a.place / c.views "
-        if wanted.text:
-            told = f"t.told or exists ({views.format('1')} and v.prediction like :like escape '\\' and says(v.prediction, :text))"
-        if wanted.differs:
+        if criteria.text:
+            has_text = (
+                f"t.has_text or exists ({views.format('1')} and v.prediction like :like escape '\\' "
+                "and says(v.prediction, :text))"
+            )
+        if criteria.differs:
             kept = f"join {schema}.samples s on s.dataset = c.dataset and s.place = a.place / c.views "
             kept += "join differing d on d.dataset = c.dataset and d.id = s.id and d.setting = c.setting "
         return (
             f"select {number} as run, c.cell as cell, a.place / c.views as place, c.dataset as dataset, c.setting as setting, "
             f"case when c.views = 1 then a.value else ({best}) end as value, "
             f"case when c.views = 1 then a.state else ({state}) end as state, b.value as clean, "
-            f"case when c.views = 1 then a.prediction end as said, {told} as told "
+            f"case when c.views = 1 then a.prediction end as said, {has_text} as has_text "
             f"from chosen c join {schema}.answers a on a.cell = c.cell and a.place % c.views = 0 "
             f"left join {schema}.answers b on b.cell = c.clean and b.place = a.place / c.views "
             f"{topic}{kept}where c.run = {number}"
         )
 
-    def _choose_topics(self, wanted: Wanted, asked: Iterable[tuple[str, str]]) -> None:
+    def _choose_topics(self, criteria: AnswerFilter, asked: Iterable[tuple[str, str]]) -> None:
         """Fills a temporary table with the samples of the category, and whether their question contains the text."""
         self._connection.execute("delete from topics")
         for run, dataset in sorted(asked):
@@ -241,15 +249,15 @@ class Search:
             rows = []
             for place, name, content in self._connection.execute(query, (dataset,)):
                 category, text = _topic(str(name), content)
-                if wanted.category in {"", category}:
-                    rows.append((self._numbers[run], dataset, place, wanted.text.lower() in text))
+                if criteria.category in {"", category}:
+                    rows.append((self._numbers[run], dataset, place, criteria.text.lower() in text))
             self._connection.executemany("insert or ignore into topics values (?, ?, ?, ?)", rows)
 
     def _choose_differing(self, runs: Collection[str]) -> None:
         """Fills a temporary table with samples that score differently under the same setting between models or runs."""
         every = " union all ".join(
             f"select dataset, setting, value, (select s.id from {self._schema(name)}.samples s "
-            f"where s.dataset = r.dataset and s.place = r.place) as id from ({self._rows_of(name, Wanted())}) r"
+            f"where s.dataset = r.dataset and s.place = r.place) as id from ({self._rows_of(name, AnswerFilter())}) r"
             for name in self._numbers
             if name in runs
         )
@@ -285,8 +293,8 @@ _ORDERS = {
 _ASCII = re.compile(r"[\x00-\x7f]+")
 
 
-def _where(wanted: Wanted) -> str:
-    return " and ".join(["told", *(_CONDITIONS[name] for name in (wanted.state, wanted.flip) if name)])
+def _where(criteria: AnswerFilter) -> str:
+    return " and ".join(["has_text", *(_CONDITIONS[name] for name in (criteria.state, criteria.flip) if name)])
 
 
 def _pattern(text: str) -> str:

@@ -186,20 +186,20 @@ def _shown(store: Path) -> int:
     """Makes pages of the viewer; what one refuses stands on it."""
     from pytest_vlmrobust.core.errors import VlmRobustError
     from pytest_vlmrobust.evaluation.after.pictures import RunPictures
-    from pytest_vlmrobust.reporting.viewer.address import Asked
+    from pytest_vlmrobust.reporting.viewer.address import Address
     from pytest_vlmrobust.reporting.viewer.page import Pages
     from pytest_vlmrobust.reporting.viewer.runs import Runs
 
     directories = [store / "runs" / name for name in (LATER, EARLIER)]
     with contextlib.closing(Runs(lambda: directories, lambda run: RunPictures(run, None), together=True)) as runs:
         pages = Pages(runs)
-        made: Sequence[Callable[[Asked], object]] = (
+        made: Sequence[Callable[[Address], object]] = (
             *(pages.overview, pages.answers, pages.samples, pages.sample, pages.live),
             *(functools.partial(pages.picture, small=small) for small in (True, False)),
         )
         for make, pairs in itertools.product(made, ADDRESSES):
             with contextlib.suppress(VlmRobustError):
-                make(Asked.read(pairs.items()))
+                make(Address.read(pairs.items()))
     return 0
 
 

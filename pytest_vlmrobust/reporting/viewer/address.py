@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from pytest_vlmrobust.core.decision import WORST_FIRST
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.store.searching import FLIPS, SORTS, STATES, Wanted
+from pytest_vlmrobust.store.searching import FLIPS, SORTS, STATES, AnswerFilter
 
 LONGEST_VALUE = 400
 """Characters of a value in an address."""
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Address:
     """The content of an address; unknown values are refused."""
 
     run: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Asked:
     """``answers`` or ``samples``: the list it was chosen from."""
 
     @classmethod
-    def read(cls, pairs: Iterable[tuple[str, str]]) -> Asked:
+    def read(cls, pairs: Iterable[tuple[str, str]]) -> Address:
         """Reads the names and values of an address.
 
         Raises:
@@ -74,23 +74,23 @@ class Asked:
                 values[name] = (*values.get(name, ()), value)
             elif value:
                 values[name] = value
-        asked = cls(**values)
+        address = cls(**values)
         choices = {"state": STATES, "flip": FLIPS, "verdict": [*map(str, WORST_FIRST)], "sort": SORTS, "differs": ("yes",)}
         for name, allowed in (choices | {"among": ("answers", "samples")}).items():
-            if (value := getattr(asked, name)) and value not in allowed:
+            if (value := getattr(address, name)) and value not in allowed:
                 raise UnknownName(name, value, allowed, where="the address")
-        return asked
+        return address
 
     @property
-    def wanted(self) -> Wanted:
+    def criteria(self) -> AnswerFilter:
         """Which answers it asks for."""
-        own = {field.name: getattr(self, field.name) for field in fields(Wanted) if field.name != "differs"}
-        return Wanted(**own, differs=bool(self.differs))
+        own = {field.name: getattr(self, field.name) for field in fields(AnswerFilter) if field.name != "differs"}
+        return AnswerFilter(**own, differs=bool(self.differs))
 
-    def address(self, path: str, **changes: object) -> Markup:
+    def link(self, path: str, **changes: object) -> Markup:
         """Returns the address of another page with these changes, escaped for an attribute."""
-        standard = Asked()
-        values = {field.name: changes.get(field.name, getattr(self, field.name)) for field in fields(Asked)}
+        standard = Address()
+        values = {field.name: changes.get(field.name, getattr(self, field.name)) for field in fields(Address)}
         kept = {name: value for name, value in values.items() if value != getattr(standard, name)}
         query = urlencode(kept, doseq=True, errors="backslashreplace")
         return Markup(escape(f"{path}?{query}" if query else path))  # noqa: S704 - escaped

@@ -15,9 +15,9 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.reporting.html.words import Mark
 from pytest_vlmrobust.store.browsing import Scored, Seen
 from pytest_vlmrobust.store.questions import Answer
-from pytest_vlmrobust.store.searching import RIGHT, BrowsedCell, FoundSample, probabilities
+from pytest_vlmrobust.store.searching import RIGHT, BrowsedCell, MatchingSample, probabilities
 
-from .address import Asked
+from .address import Address
 from .runs import RunState, ShownRun
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _bar(answer: Answer, sample: Sample, letter: str, shown: str) -> dict[str, A
 
 
 def galleries(
-    runs: Sequence[ShownRun], asked: Asked, under: str, answered: Sequence[str], seen: Mapping[Contender, Seen | None]
+    runs: Sequence[ShownRun], address: Address, under: str, answered: Sequence[str], seen: Mapping[Contender, Seen | None]
 ) -> list[dict[str, Any]]:
     """Returns the images side by side: clean, then as shown, apart for runs whose models saw other pixels."""
     found: list[dict[str, Any]] = []
@@ -201,7 +201,7 @@ def galleries(
         for run in runs:
             if answered and run.name not in answered:
                 continue
-            one = _gallery(run.pictures, asked, run.name, setting, seen)
+            one = _gallery(run.pictures, address, run.name, setting, seen)
             same = known.setdefault(one["digests"], one)
             if same is not one:
                 same["runs"].append(run.name)
@@ -210,7 +210,7 @@ def galleries(
 
 
 def _gallery(
-    pictures: RunPictures, asked: Asked, run: str, setting: str, seen: Mapping[Contender, Seen | None]
+    pictures: RunPictures, address: Address, run: str, setting: str, seen: Mapping[Contender, Seen | None]
 ) -> dict[str, Any]:
     content: dict[str, Any] = {
         "setting": setting,
@@ -224,9 +224,9 @@ def _gallery(
     if setting == NO_IMAGE_NAME:
         return {**content, "problem": "No image is shown under this setting."}
     try:
-        shown = pictures.shown(asked.data, asked.id, setting)
+        shown = pictures.shown(address.data, address.id, setting)
     except VlmRobustError as error:
-        return {**content, "problem": str(error), "small": asked.address("/picture", run=(run,), under=setting, number=0)}
+        return {**content, "problem": str(error), "small": address.link("/picture", run=(run,), under=setting, number=0)}
     views = [one for who, one in seen.items() if one and who.run == run and one.cell.setting == setting]
     right = [answer.score.value >= RIGHT for answer in views[0].answers] if len(views) == 1 and shown.views > 1 else []
     each = len(shown.names) or 1
@@ -234,7 +234,7 @@ def _gallery(
     content |= {"digests": shown.digests, "check": shown.check, "side": side}
     content["pictures"] = [
         {
-            "url": asked.address("/picture", run=(run,), under=setting, number=number),
+            "url": address.link("/picture", run=(run,), under=setting, number=number),
             "name": shown.names[number % each] or (_view_name(number // each, shown.views) if side else ""),
             "frame": ("right" if right[number // each] else "wrong") if number // each < len(right) else "",
         }
@@ -243,7 +243,7 @@ def _gallery(
     return content
 
 
-def strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender], number: int) -> dict[str, list[dict[str, Any]]]:
+def strip(address: Address, marks: Sequence[Scored], people: Sequence[Contender], number: int) -> dict[str, list[dict[str, Any]]]:
     """Returns all settings by perturbation, each with every model's score and an image."""
     by_setting: dict[str, dict[tuple[str, str], Scored]] = {}
     for mark in marks:
@@ -253,8 +253,8 @@ def strip(asked: Asked, marks: Sequence[Scored], people: Sequence[Contender], nu
         frame = {
             "setting": setting,
             "signs": [(who.name, by_setting[setting].get((who.run, who.model))) for who in people],
-            "url": asked.address("/sample", under=setting),
-            "picture": asked.address("/picture", under=setting, number=number),
+            "url": address.link("/sample", under=setting),
+            "picture": address.link("/picture", under=setting, number=number),
         }
         groups.setdefault(setting.partition(":")[0], []).append(frame)
     return groups
@@ -272,12 +272,12 @@ def verdicts_of(states: Sequence[RunState], people: Sequence[Contender], dataset
 
 
 def dots(
-    asked: Asked, one: FoundSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
+    address: Address, one: MatchingSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
 ) -> list[tuple[Contender, list[tuple[str, Scored | None, Markup]]]]:
     """Returns each model's answers under all settings, aligned between models."""
     settings = sorted({mark.cell.setting for mark in marks}, key=setting_order)
     urls = {
-        setting: asked.address("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
+        setting: address.link("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
         for setting in settings
     }
     found = []

@@ -20,9 +20,9 @@ from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
 from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS
 from pytest_vlmrobust.store.browsing import Browser, Scored
-from pytest_vlmrobust.store.searching import AnswerKey, BrowsedCell, FoundSample
+from pytest_vlmrobust.store.searching import AnswerKey, BrowsedCell, MatchingSample
 
-from .address import LONGEST_VALUE, Asked
+from .address import LONGEST_VALUE, Address
 from .contents import (
     FLIP_WORDS,
     SORT_WORDS,
@@ -63,27 +63,27 @@ class Pages:
         self.runs = runs
         self._environment = _environment()
 
-    def overview(self, asked: Asked) -> str:
+    def overview(self, address: Address) -> str:
         """Returns the page of all runs with their progress and verdicts."""
         every = list(self.runs.every().values())
-        start, pages = _span(asked.page, len(every), RUNS_A_PAGE)
+        start, pages = _span(address.page, len(every), RUNS_A_PAGE)
         states = [run.state() for run in every[start : start + RUNS_A_PAGE]]
-        chosen = {run.name for run in self.runs.chosen(asked.run)}
-        return self._rendered("runs.html", asked, states, title="Runs", chosen=chosen, pages=pages, start=start)
+        chosen = {run.name for run in self.runs.chosen(address.run)}
+        return self._rendered("runs.html", address, states, title="Runs", chosen=chosen, pages=pages, start=start)
 
-    def answers(self, asked: Asked) -> str:
+    def answers(self, address: Address) -> str:
         """Returns a page of answers, each with the clean and the shown image."""
-        states, browser, cells = self._opened(asked)[1:]
-        found = browser.answers(asked.wanted, asked.sort, self._judged(asked, states, cells))
-        start, pages = _span(asked.page, len(found), ANSWERS_A_PAGE)
+        states, browser, cells = self._opened(address)[1:]
+        found = browser.answers(address.criteria, address.sort, self._judged(address, states, cells))
+        start, pages = _span(address.page, len(found), ANSWERS_A_PAGE)
         people = contenders(cells)
         cards = [
-            self._card(asked, browser, key, start + number, people)
+            self._card(address, browser, key, start + number, people)
             for number, key in enumerate(found[start : start + ANSWERS_A_PAGE])
         ]
         return self._rendered(
             "answers.html",
-            asked,
+            address,
             states,
             title="Answers",
             cards=cards,
@@ -91,22 +91,22 @@ class Pages:
             start=start,
             pages=pages,
             several=len(people) > 1,
-            **self._choices(asked, browser, cells, people),
+            **self._choices(address, browser, cells, people),
         )
 
-    def samples(self, asked: Asked) -> str:
+    def samples(self, address: Address) -> str:
         """Returns a page of samples, each with its result under every setting."""
-        states, browser, cells = self._opened(asked)[1:]
-        found = browser.samples(asked.wanted, asked.sort, self._judged(asked, states, cells))
-        start, pages = _span(asked.page, len(found), SAMPLES_A_PAGE)
+        states, browser, cells = self._opened(address)[1:]
+        found = browser.samples(address.criteria, address.sort, self._judged(address, states, cells))
+        start, pages = _span(address.page, len(found), SAMPLES_A_PAGE)
         people = contenders(cells)
         rows = [
-            self._row(asked, browser, one, start + number, people)
+            self._row(address, browser, one, start + number, people)
             for number, one in enumerate(found[start : start + SAMPLES_A_PAGE])
         ]
         return self._rendered(
             "samples.html",
-            asked,
+            address,
             states,
             title="Samples",
             rows=rows,
@@ -114,82 +114,84 @@ class Pages:
             start=start,
             pages=pages,
             several=len(people) > 1,
-            **self._choices(asked, browser, cells, people),
+            **self._choices(address, browser, cells, people),
         )
 
-    def sample(self, asked: Asked) -> str:
+    def sample(self, address: Address) -> str:
         """Returns the page of a sample under a setting: images, answers side by side, and all settings as a strip.
 
         Raises:
             UsageError: no run asked about it.
         """
-        runs, states, browser, cells = self._opened(asked)
-        marks = browser.marks(asked.data, asked.id)
+        runs, states, browser, cells = self._opened(address)
+        marks = browser.marks(address.data, address.id)
         if not marks:
             datasets = {cell.dataset for cell in cells}
-            if asked.data not in datasets:
-                raise UnknownName("dataset", asked.data, datasets, more="These are the datasets of the runs that are shown here")
-            meant = did_you_mean(asked.id, browser.names_like(asked.data, asked.id))
+            if address.data not in datasets:
+                raise UnknownName(
+                    "dataset", address.data, datasets, more="These are the datasets of the runs that are shown here"
+                )
+            meant = did_you_mean(address.id, browser.names_like(address.data, address.id))
             raise UsageError(
-                f"dataset {asked.data!r}: unknown sample {asked.id!r}.{meant} No run that is shown here asked about it"
+                f"dataset {address.data!r}: unknown sample {address.id!r}.{meant} No run that is shown here asked about it"
             )
-        under = asked.under or CLEAN_NAME
+        under = address.under or CLEAN_NAME
         people = [who for who in contenders(cells) if any(is_of(mark.cell, who) for mark in marks)]
-        seen = {who: browser.find(who.run, who.model, asked.data, asked.id, under) for who in people}
-        sample = next((one.sample for one in seen.values() if one), None) or _first_seen(browser, marks, asked.id)
-        before, after = self._around(asked, browser, states, cells)
+        seen = {who: browser.find(who.run, who.model, address.data, address.id, under) for who in people}
+        sample = next((one.sample for one in seen.values() if one), None) or _first_seen(browser, marks, address.id)
+        before, after = self._around(address, browser, states, cells)
         return self._rendered(
             "sample.html",
-            asked,
+            address,
             states,
-            title=f"{asked.id} under {under}",
+            title=f"{address.id} under {under}",
             sample=sample,
             under=under,
             question=words_of(sample.question) if sample else "",
             options={letter: words_of(text) for letter, text in sample.options.items()} if sample else {},
             target=target_of(sample),
             boards=[board(who, one) for who, one in seen.items()],
-            galleries=galleries(runs, asked, under, [who.run for who, one in seen.items() if one], seen),
-            strip=strip(asked, marks, people, changed_picture(sample)),
+            galleries=galleries(runs, address, under, [who.run for who, one in seen.items() if one], seen),
+            strip=strip(address, marks, people, changed_picture(sample)),
             before=before,
             after=after,
-            back=asked.address(f"/{asked.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(asked)),
-            verdicts=verdicts_of(states, people, asked.data, under),
+            back=address.link(f"/{address.among}", data="", id="", under="", at=-1, among="answers", page=_page_of(address)),
+            verdicts=verdicts_of(states, people, address.data, under),
             meant=did_you_mean(under, {mark.cell.setting for mark in marks}),
             several=len(people) > 1,
         )
 
-    def picture(self, asked: Asked, *, small: bool) -> tuple[bytes, str]:
+    def picture(self, address: Address, *, small: bool) -> tuple[bytes, str]:
         """Returns an image of a sample and its media type.
 
         Raises:
             VlmRobustError: there is none; the message says why.
         """
         problems: list[VlmRobustError] = []
-        for run in self.runs.chosen(asked.run):
+        for run in self.runs.chosen(address.run):
             try:
-                return run.pictures.picture(asked.data, asked.id, asked.under or CLEAN_NAME, asked.number, small=small)
+                return run.pictures.picture(address.data, address.id, address.under or CLEAN_NAME, address.number, small=small)
             except VlmRobustError as error:
                 problems.append(error)
-            if small and (stored := run.thumbnail(asked.data, asked.id, asked.under or CLEAN_NAME)):
+            if small and (stored := run.thumbnail(address.data, address.id, address.under or CLEAN_NAME)):
                 return stored, "image/webp"
         raise problems[0] if problems else StoreError("there is no run")
 
-    def live(self, asked: Asked) -> dict[str, Any]:
+    def live(self, address: Address) -> dict[str, Any]:
         """Returns how far the chosen runs are, as JSON that a page shows as text."""
-        return {"runs": [self._said(run.state(), asked) for run in self.runs.chosen(asked.run)]}
+        return {"runs": [self._said(run.state(), address) for run in self.runs.chosen(address.run)]}
 
-    def problem(self, text: str, asked: Asked | None = None) -> str:
+    def problem(self, text: str, address: Address | None = None) -> str:
         """Returns the error page."""
-        return self._rendered("problem.html", asked or Asked(), (), title="Not shown", problem=text)
+        return self._rendered("problem.html", address or Address(), (), title="Not shown", problem=text)
 
     # Parts of them.
 
-    def _rendered(self, template: str, asked: Asked, states: Sequence[RunState], **content: Any) -> str:
-        shown = [self._said(state, asked) for state in states]
-        return self._environment.get_template(template).render(asked=asked, live=shown, **content)
+    def _rendered(self, template: str, address: Address, states: Sequence[RunState], **content: Any) -> str:
+        shown = [self._said(state, address) for state in states]
+        return self._environment.get_template(template).render(address=address, live=shown, **content)
 
-    def _said(self, state: RunState, asked: Asked) -> dict[str, Any]:
+    def _said(self, state: RunState, address: Address) -> dict[str, Any]:
         mark = DECISIONS[state.decision] if state.decision else None
         newest = state.view.records[-NEWEST:][::-1]
         text = str(state.decision) if state.decision else "no decision yet"
@@ -212,7 +214,7 @@ class Pages:
                     "n": n,
                     "sign": MARKS[outcome].sign,
                     "css": MARKS[outcome].css,
-                    "url": _url(asked.address("/answers", run=(state.name,), verdict=str(outcome))),
+                    "url": _url(address.link("/answers", run=(state.name,), verdict=str(outcome))),
                 }
                 for outcome, n in state.view.outcomes
             ],
@@ -222,7 +224,7 @@ class Pages:
                     "name": str(record.outcome),
                     "sign": MARKS[record.outcome].sign,
                     "css": MARKS[record.outcome].css,
-                    "url": _url(Asked((state.name,), record.model, record.dataset, record.setting).address("/answers"))
+                    "url": _url(Address((state.name,), record.model, record.dataset, record.setting).link("/answers"))
                     if record.test == "cell"
                     else "",
                 }
@@ -230,25 +232,25 @@ class Pages:
             ],
         }
 
-    def _opened(self, asked: Asked) -> tuple[list[ShownRun], list[RunState], Browser, list[BrowsedCell]]:
-        runs = self.runs.chosen(asked.run)
+    def _opened(self, address: Address) -> tuple[list[ShownRun], list[RunState], Browser, list[BrowsedCell]]:
+        runs = self.runs.chosen(address.run)
         if not runs:
             raise StoreError("there is no run here yet. pytest --vlm=NAME makes one; this page finds it when it is loaded again")
         browser = self.runs.browser(runs)
         return runs, [run.state() for run in runs], browser, browser.cells()
 
-    def _judged(self, asked: Asked, states: Sequence[RunState], cells: Sequence[BrowsedCell]) -> set[tuple[str, int]] | None:
-        return cells_with(states, asked.verdict, cells) if asked.verdict else None
+    def _judged(self, address: Address, states: Sequence[RunState], cells: Sequence[BrowsedCell]) -> set[tuple[str, int]] | None:
+        return cells_with(states, address.verdict, cells) if address.verdict else None
 
     def _choices(
-        self, asked: Asked, browser: Browser, cells: Sequence[BrowsedCell], people: Sequence[Contender]
+        self, address: Address, browser: Browser, cells: Sequence[BrowsedCell], people: Sequence[Contender]
     ) -> dict[str, Any]:
         settings = sorted({cell.setting for cell in cells}, key=setting_order)
         of_levels = Counter(setting.partition(":")[0] for setting in settings if ":" in setting)
         names = [name for name, count in of_levels.items() if count > 1]
         models = list(dict.fromkeys(cell.model for cell in cells))
         datasets = list(dict.fromkeys(cell.dataset for cell in cells))
-        categories = browser.categories(asked.dataset)
+        categories = browser.categories(address.dataset)
         known = {"model": models, "dataset": datasets, "setting": [*of_levels, *settings], "category": categories}
         return {
             "models": models,
@@ -258,14 +260,14 @@ class Pages:
             "categories": categories,
             "unknown": [
                 f"No answer here has the {name} {value!r}.{did_you_mean(value, known[name])}"
-                for name, value in asked.filters.items()
+                for name, value in address.filters.items()
                 if name in known and value not in known[name]
             ],
             "verdicts": [str(outcome) for outcome in WORST_FIRST],
             "comparable": len(people) > 1,
         }
 
-    def _card(self, asked: Asked, browser: Browser, key: AnswerKey, at: int, people: Sequence[Contender]) -> dict[str, Any]:
+    def _card(self, address: Address, browser: Browser, key: AnswerKey, at: int, people: Sequence[Contender]) -> dict[str, Any]:
         try:
             seen = browser.read(key)
         except VlmRobustError as error:
@@ -283,14 +285,16 @@ class Pages:
             "read": with_option(read_as(best), sample),
             "before": with_option(read_as(seen.clean), seen.original) if seen.clean else "",
             "sure": confidence(best),
-            "url": asked.address("/sample", **named, under=cell.setting, at=at, among="answers"),
-            "clean": asked.address("/picture", **named, run=(cell.run,), under=CLEAN_NAME, number=changed_picture(sample)),
-            "shown": asked.address("/picture", **named, run=(cell.run,), under=cell.setting, number=changed_picture(sample)),
+            "url": address.link("/sample", **named, under=cell.setting, at=at, among="answers"),
+            "clean": address.link("/picture", **named, run=(cell.run,), under=CLEAN_NAME, number=changed_picture(sample)),
+            "shown": address.link("/picture", **named, run=(cell.run,), under=cell.setting, number=changed_picture(sample)),
             "apart": cell.setting not in (CLEAN_NAME, NO_IMAGE_NAME),
             "pictured": bool(sample.images),
         }
 
-    def _row(self, asked: Asked, browser: Browser, one: FoundSample, at: int, people: Sequence[Contender]) -> dict[str, Any]:
+    def _row(
+        self, address: Address, browser: Browser, one: MatchingSample, at: int, people: Sequence[Contender]
+    ) -> dict[str, Any]:
         marks = browser.marks(one.dataset, one.id)
         sample = _first_seen(browser, marks, one.id)
         harmful = (mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME)
@@ -299,34 +303,36 @@ class Pages:
             "one": one,
             "sample": sample,
             "question": words_of(sample.question) if sample else "",
-            "url": asked.address("/sample", **named, under=next(harmful, CLEAN_NAME), at=at, among="samples"),
-            "picture": asked.address("/picture", **named, under=CLEAN_NAME, number=changed_picture(sample)),
-            "strips": dots(asked, one, at, marks, people),
+            "url": address.link("/sample", **named, under=next(harmful, CLEAN_NAME), at=at, among="samples"),
+            "picture": address.link("/picture", **named, under=CLEAN_NAME, number=changed_picture(sample)),
+            "strips": dots(address, one, at, marks, people),
         }
 
     def _around(
-        self, asked: Asked, browser: Browser, states: Sequence[RunState], cells: Sequence[BrowsedCell]
+        self, address: Address, browser: Browser, states: Sequence[RunState], cells: Sequence[BrowsedCell]
     ) -> tuple[Markup | None, Markup | None]:
         """Returns the addresses of the previous and next result."""
-        if asked.at < 0:
+        if address.at < 0:
             return None, None
-        judged = self._judged(asked, states, cells)
-        if asked.among == "samples":
-            listed = browser.samples(asked.wanted, asked.sort, judged)
-            return self._beside(asked, len(listed), lambda at: {"data": listed[at].dataset, "id": listed[at].id})
-        found = browser.answers(asked.wanted, asked.sort, judged)
+        judged = self._judged(address, states, cells)
+        if address.among == "samples":
+            listed = browser.samples(address.criteria, address.sort, judged)
+            return self._beside(address, len(listed), lambda at: {"data": listed[at].dataset, "id": listed[at].id})
+        found = browser.answers(address.criteria, address.sort, judged)
 
         def named(at: int) -> dict[str, Any]:
             seen = browser.read(found[at])
             return {"data": seen.cell.dataset, "id": seen.sample.id, "under": seen.cell.setting}
 
-        return self._beside(asked, len(found), named)
+        return self._beside(address, len(found), named)
 
-    def _beside(self, asked: Asked, count: int, named: Callable[[int], Mapping[str, Any]]) -> tuple[Markup | None, Markup | None]:
-        before, after = asked.at - 1, asked.at + 1
+    def _beside(
+        self, address: Address, count: int, named: Callable[[int], Mapping[str, Any]]
+    ) -> tuple[Markup | None, Markup | None]:
+        before, after = address.at - 1, address.at + 1
         return (
-            asked.address("/sample", **named(before), at=before) if 0 <= before < count else None,
-            asked.address("/sample", **named(after), at=after) if after < count else None,
+            address.link("/sample", **named(before), at=before) if 0 <= before < count else None,
+            address.link("/sample", **named(after), at=after) if after < count else None,
         )
 
 
@@ -340,8 +346,8 @@ def _span(page: int, total: int, size: int) -> tuple[int, int]:
     return (min(max(page, 1), pages) - 1) * size, pages
 
 
-def _page_of(asked: Asked) -> int:
-    return max(asked.at, 0) // (SAMPLES_A_PAGE if asked.among == "samples" else ANSWERS_A_PAGE) + 1
+def _page_of(address: Address) -> int:
+    return max(address.at, 0) // (SAMPLES_A_PAGE if address.among == "samples" else ANSWERS_A_PAGE) + 1
 
 
 def _first_seen(browser: Browser, marks: Sequence[Scored], sample: str) -> Sample | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import InfrastructureError, MissingExtra, UsageError, VlmRobustError
 
-from .address import Asked
+from .address import Address
 from .page import Pages, script, stylesheet
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def application(pages: Pages, port: int) -> Starlette:
     )
 
 
-def _shown(pages: Pages, make: Callable[[Asked], str]) -> Callable[[Request], Response]:
+def _shown(pages: Pages, make: Callable[[Address], str]) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            return _response(make(_asked(request)), _HTML)
+            return _response(make(_address_of(request)), _HTML)
         except VlmRobustError as error:
             return _response(pages.problem(str(error)), _HTML, _status(error))
 
@@ -89,7 +89,7 @@ def _shown(pages: Pages, make: Callable[[Asked], str]) -> Callable[[Request], Re
 def _picture(pages: Pages, *, small: bool) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            content, kind = pages.picture(_asked(request), small=small)
+            content, kind = pages.picture(_address_of(request), small=small)
         except VlmRobustError as error:
             return _response(str(error), _TEXT, _status(error))
         return _response(content, kind, headers={"Cache-Control": "private, max-age=600"})
@@ -100,7 +100,7 @@ def _picture(pages: Pages, *, small: bool) -> Callable[[Request], Response]:
 def _live(pages: Pages) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            return _response(json.dumps(pages.live(_asked(request))), _JSON)
+            return _response(json.dumps(pages.live(_address_of(request))), _JSON)
         except VlmRobustError as error:
             return _response(json.dumps({"problem": str(error)}), _JSON, _status(error))
 
@@ -127,8 +127,8 @@ def _response(content: str | bytes, kind: str, status: int = 200, headers: Mappi
     return Response(content, status, headers, kind)
 
 
-def _asked(request: Request) -> Asked:
-    return Asked.read(request.query_params.multi_items())
+def _address_of(request: Request) -> Address:
+    return Address.read(request.query_params.multi_items())
 
 
 def _status(error: VlmRobustError) -> int:

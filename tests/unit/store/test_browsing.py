@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
-from pytest_vlmrobust.store.searching import Wanted
+from pytest_vlmrobust.store.searching import AnswerFilter
 from tests.unit.store.browsed import answer, put, run
 
 
@@ -22,68 +22,72 @@ def one(tmp_path: Path) -> Iterator[Browser]:
     browser.close()
 
 
-def found(browser: Browser, wanted: Wanted, sort: str = "worst", **options: object) -> list[str]:
+def found(browser: Browser, criteria: AnswerFilter, sort: str = "worst", **options: object) -> list[str]:
     """Returns model, setting and sample of what is found, in short."""
-    seen = [browser.read(key) for key in browser.answers(wanted, sort, **options)]  # type: ignore[arg-type]  # passed on
+    seen = [browser.read(key) for key in browser.answers(criteria, sort, **options)]  # type: ignore[arg-type]  # passed on
     return [f"{each.cell.model} {each.cell.setting} {each.sample.id}" for each in seen]
 
 
 def test_without_a_wish_every_answer_is_found(one: Browser) -> None:
-    assert len(found(one, Wanted())) == 2 * 5 * 6
+    assert len(found(one, AnswerFilter())) == 2 * 5 * 6
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("criteria", "expected"),
     [
-        (Wanted(model="m2", state="wrong", setting="fog"), ["m2 fog:high d0"]),
-        (Wanted(model="m2", state="error"), ["m2 fog:high d5"]),
-        (Wanted(state="unparsed"), ["m1 fog:high d4"]),
-        (Wanted(model="m1", setting="fog:low", flip="harmful"), ["m1 fog:low d4"]),
-        (Wanted(flip="helpful"), ["m1 fog:low d5", "m1 invert d5"]),
-        (Wanted(model="m1", setting="invert", category="odd"), ["m1 invert d1", "m1 invert d3", "m1 invert d5"]),
-        (Wanted(setting="clean", model="m1", text="D3"), ["m1 clean d3"]),
-        (Wanted(text="CANNOT say"), ["m1 fog:high d4"]),
-        (Wanted(setting="fo"), []),
-        (Wanted(dataset="other"), []),
-        (Wanted(text="generate"), []),
+        (AnswerFilter(model="m2", state="wrong", setting="fog"), ["m2 fog:high d0"]),
+        (AnswerFilter(model="m2", state="error"), ["m2 fog:high d5"]),
+        (AnswerFilter(state="unparsed"), ["m1 fog:high d4"]),
+        (AnswerFilter(model="m1", setting="fog:low", flip="harmful"), ["m1 fog:low d4"]),
+        (AnswerFilter(flip="helpful"), ["m1 fog:low d5", "m1 invert d5"]),
+        (AnswerFilter(model="m1", setting="invert", category="odd"), ["m1 invert d1", "m1 invert d3", "m1 invert d5"]),
+        (AnswerFilter(setting="clean", model="m1", text="D3"), ["m1 clean d3"]),
+        (AnswerFilter(text="CANNOT say"), ["m1 fog:high d4"]),
+        (AnswerFilter(setting="fo"), []),
+        (AnswerFilter(dataset="other"), []),
+        (AnswerFilter(text="generate"), []),
     ],
 )
-def test_what_is_wished_for_is_found(one: Browser, wanted: Wanted, expected: list[str]) -> None:
-    assert sorted(found(one, wanted)) == sorted(expected)
+def test_what_is_wished_for_is_found(one: Browser, criteria: AnswerFilter, expected: list[str]) -> None:
+    assert sorted(found(one, criteria)) == sorted(expected)
 
 
 def test_where_models_differ_is_found_whichever_is_looked_at(one: Browser) -> None:
     differing = {"fog:high": {"d0", "d1", "d4"} - {"d0"}, "fog:low": {"d4"}, "clean": {"d5"}, "invert": {"d5"}}
     for model in ("m1", "m2"):
-        names = [name.split()[1:] for name in found(one, Wanted(differs=True, model=model))]
+        names = [name.split()[1:] for name in found(one, AnswerFilter(differs=True, model=model))]
         assert {setting: {sample for other, sample in names if other == setting} for setting, _ in names} == differing
 
 
 def test_the_worst_come_first_and_answers_without_pictures_last(one: Browser) -> None:
-    names = found(one, Wanted(model="m1"))
+    names = found(one, AnswerFilter(model="m1"))
     assert names[:4] == ["m1 fog:high d0", "m1 fog:high d1", "m1 fog:low d4", "m1 fog:high d4"]
     assert all("no_image" in name for name in names[-6:])
     assert [name for name in names if "no_image" not in name][-2:] == ["m1 fog:low d5", "m1 invert d5"]  # the helpful flips
 
 
 def test_the_surest_wrong_answers_come_first(one: Browser) -> None:
-    assert found(one, Wanted(model="m1", setting="fog"), "surest")[:3] == ["m1 fog:high d5", "m1 fog:low d4", "m1 fog:high d1"]
+    assert found(one, AnswerFilter(model="m1", setting="fog"), "surest")[:3] == [
+        "m1 fog:high d5",
+        "m1 fog:low d4",
+        "m1 fog:high d1",
+    ]
 
 
 def test_only_cells_with_a_verdict_are_looked_at(one: Browser) -> None:
     cells = {(cell.run, cell.id) for cell in one.cells() if cell.setting == "fog:low"}
-    assert {name.split()[1] for name in found(one, Wanted(), cells=cells)} == {"fog:low"}
-    assert found(one, Wanted(), cells=set()) == []
+    assert {name.split()[1] for name in found(one, AnswerFilter(), cells=cells)} == {"fog:low"}
+    assert found(one, AnswerFilter(), cells=set()) == []
 
 
 def test_samples_are_counted_over_settings(one: Browser) -> None:
-    samples = one.samples(Wanted(), "worst")
+    samples = one.samples(AnswerFilter(), "worst")
     assert [(sample.id, sample.answers, sample.wrong, sample.harmed) for sample in samples[:2]] == [
         ("d0", 10, 2, 2),
         ("d4", 10, 2, 2),
     ]
-    assert [sample.id for sample in one.samples(Wanted(), "data")] == [f"d{number}" for number in range(6)]
-    assert [sample.id for sample in one.samples(Wanted(category="odd", setting="fog:high", model="m1"), "worst")] == [
+    assert [sample.id for sample in one.samples(AnswerFilter(), "data")] == [f"d{number}" for number in range(6)]
+    assert [sample.id for sample in one.samples(AnswerFilter(category="odd", setting="fog:high", model="m1"), "worst")] == [
         "d1",
         "d5",
         "d3",
@@ -94,13 +98,13 @@ def test_two_runs_are_paired_by_sample(tmp_path: Path) -> None:
     first = run(tmp_path / "first", {"m": {"clean": "rrrrrr", "invert": "rrrrrr"}})
     second = run(tmp_path / "second", {"m": {"clean": "rrrrrr", "invert": "rrwrrr"}})
     browser = Browser({"first": first, "second": second})
-    keys = browser.answers(Wanted(differs=True), "worst")
+    keys = browser.answers(AnswerFilter(differs=True), "worst")
     seen = [browser.read(key) for key in keys]
     assert [(each.cell.run, each.cell.setting, each.sample.id) for each in seen] == [
         ("second", "invert", "d2"),
         ("first", "invert", "d2"),
     ]
-    worst = browser.samples(Wanted(), "worst")[0]
+    worst = browser.samples(AnswerFilter(), "worst")[0]
     assert (worst.id, worst.answers) == ("d2", 4)
     assert [(mark.cell.run, mark.state) for mark in browser.marks("d", "d2") if mark.cell.setting == "invert"] == [
         ("first", "right"),
@@ -113,12 +117,12 @@ def test_a_setting_of_several_views_is_one_answer_that_counts_as_its_best_view(t
     with Evidence.open(directory) as evidence:
         put(evidence, "m", "d", "patches:2", [answer(kind) for kind in "wwrw" + "wwww" + "uuuu" + "werw" + "rrrr" * 2], views=4)
     browser = Browser({"one": directory})
-    seen = [browser.read(key) for key in browser.answers(Wanted(setting="patches"), "data")]
+    seen = [browser.read(key) for key in browser.answers(AnswerFilter(setting="patches"), "data")]
     assert [each.mark.state for each in seen] == ["right", "wrong", "unparsed", "error", "right", "right"]
     assert [len(each.answers) for each in seen] == [4] * 6
-    harmful = [browser.read(key).sample.id for key in browser.answers(Wanted(setting="patches", flip="harmful"), "data")]
+    harmful = [browser.read(key).sample.id for key in browser.answers(AnswerFilter(setting="patches", flip="harmful"), "data")]
     assert harmful == ["d1", "d2"]
-    assert len(browser.answers(Wanted(setting="patches", text="cannot"), "data")) == 1
+    assert len(browser.answers(AnswerFilter(setting="patches", text="cannot"), "data")) == 1
 
 
 def test_a_part_of_the_samples_is_enough(tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ def test_a_part_of_the_samples_is_enough(tmp_path: Path) -> None:
         part = (answer("w"), answer("r"))
         evidence.put_cell(StoredCell(Cell("m", "d", Setting.parse("invert")), 1, part, places=(3, 5)))
     browser = Browser({"one": directory})
-    assert found(browser, Wanted(setting="invert")) == ["m invert d3", "m invert d5"]
+    assert found(browser, AnswerFilter(setting="invert")) == ["m invert d3", "m invert d5"]
     assert browser.find("one", "m", "d", "d0", "invert") is None
     assert [mark.cell.setting for mark in browser.marks("d", "d0")] == ["clean"]
 
@@ -138,20 +142,20 @@ def test_a_part_of_the_samples_is_enough(tmp_path: Path) -> None:
 def test_answers_that_come_in_are_found(tmp_path: Path) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
     browser = Browser({"one": directory})
-    assert len(browser.answers(Wanted(), "worst")) == 6
+    assert len(browser.answers(AnswerFilter(), "worst")) == 6
     with Evidence.open(directory) as evidence:
         put(evidence, "m", "d", "invert", [answer("w") for _ in range(6)])
-        assert len(browser.answers(Wanted(), "worst")) == 12
-    assert found(browser, Wanted())[0] == "m invert d0"
+        assert len(browser.answers(AnswerFilter(), "worst")) == 12
+    assert found(browser, AnswerFilter())[0] == "m invert d0"
 
 
 def test_a_run_that_has_no_answers_yet_is_empty_and_then_is_not(tmp_path: Path) -> None:
     browser = Browser({"one": tmp_path / "one"})
     assert browser.cells() == []
-    assert len(browser.answers(Wanted(differs=True, text="x", category="y"), "worst")) == 0
-    assert browser.samples(Wanted(), "worst") == []
+    assert len(browser.answers(AnswerFilter(differs=True, text="x", category="y"), "worst")) == 0
+    assert browser.samples(AnswerFilter(), "worst") == []
     run(tmp_path / "one")
-    assert len(browser.answers(Wanted(), "worst")) == 60
+    assert len(browser.answers(AnswerFilter(), "worst")) == 60
 
 
 @pytest.mark.parametrize("text", ["ZÜRICH", "zürich", '"quoted" \\back', "100%_", "\N{PILE OF POO}", "<b>'--;"])
@@ -160,12 +164,12 @@ def test_any_text_is_found_as_it_is(tmp_path: Path, text: str) -> None:
     with Evidence.open(directory) as evidence:
         said = 'In zürich they say "quoted" \\back 100%_ <b>\'--; \N{PILE OF POO}'
         put(evidence, "m", "d", "invert", [answer("u", text=said if number == 2 else "In Zurich 100 x") for number in range(6)])
-    assert found(Browser({"one": directory}), Wanted(text=text)) == ["m invert d2"]
+    assert found(Browser({"one": directory}), AnswerFilter(text=text)) == ["m invert d2"]
 
 
 def test_text_of_a_question_is_found(tmp_path: Path) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}}, changes={"question": "Où est le çat?"})
-    assert len(found(Browser({"one": directory}), Wanted(text="OÙ EST"))) == 6
+    assert len(found(Browser({"one": directory}), AnswerFilter(text="OÙ EST"))) == 6
 
 
 def test_ids_that_a_mistyped_one_may_have_meant_are_those_of_its_length(tmp_path: Path) -> None:
@@ -183,14 +187,14 @@ def test_too_many_runs_are_refused(tmp_path: Path) -> None:
 def test_most_runs_fit_into_one_connection(tmp_path: Path) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
     browser = Browser({str(number): directory for number in range(MOST_RUNS)})
-    assert len(browser.answers(Wanted(), "worst")) == 6 * MOST_RUNS
+    assert len(browser.answers(AnswerFilter(), "worst")) == 6 * MOST_RUNS
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:
     directory = run(tmp_path / "one")
     before = (directory / "predictions.sqlite").read_bytes()
     browser = Browser({"one": directory})
-    browser.answers(Wanted(differs=True, text="a"), "surest")
+    browser.answers(AnswerFilter(differs=True, text="a"), "surest")
     connection = browser._connection
     assert connection is not None
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -212,7 +216,7 @@ def test_a_damaged_answer_is_said_and_the_others_are_shown(tmp_path: Path) -> No
         connection.execute("update samples set content = '[' where place = 1")
         connection.execute("update cells set views = 'many'")
     browser = Browser({"one": directory})
-    keys = browser.answers(Wanted(), "surest")
+    keys = browser.answers(AnswerFilter(), "surest")
     assert len(keys) == 6
     assert browser.categories() == ["even", "odd"]
     for place in (0, 1):

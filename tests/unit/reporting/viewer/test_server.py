@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
 from pytest_vlmrobust.core.record import Example, Picture
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.reporting.viewer.address import Asked
+from pytest_vlmrobust.reporting.viewer.address import Address
 from pytest_vlmrobust.reporting.viewer.contents import target_of, with_option
 from pytest_vlmrobust.store import Evidence, Journal, StoredCell, write_manifest
 from tests.unit.reporting.viewer.conftest import EVIL, Served
@@ -227,7 +227,7 @@ HOSTILE_VALUES = [
 )
 def test_whatever_an_address_asks_for_the_server_answers(viewer: Served, path: str) -> None:
     broken = []
-    for name, default in {**{field.name: field.default for field in fields(Asked)}, "nobody": ""}.items():
+    for name, default in {**{field.name: field.default for field in fields(Address)}, "nobody": ""}.items():
         for value in (*HOSTILE_VALUES, *(HOSTILE_NUMBERS if isinstance(default, int) else ())):
             address = path + urlencode({name: value})
             status, headers, page = viewer.get(address)
