@@ -52,26 +52,9 @@ def harmful(clean: Row, perturbed: Row) -> Fraction:
     return mean([max(before - after, Fraction()) for before, after in zip(clean, perturbed, strict=True)])
 
 
-def flips(earlier: Row, now: Row) -> Fraction:
-    """Returns the mean change of the samples, gains and losses alike."""
-    return harmful(earlier, now) + helpful(earlier, now)
-
-
 def helpful(clean: Row, perturbed: Row) -> Fraction:
     """Returns the mean gain of the samples that gain."""
     return harmful(perturbed, clean)
-
-
-def relative_corruption_error(clean: Row, perturbed: Row, no_image: Row) -> Number:
-    """Returns the drop as a share of the visual gain."""
-    gain = drop(clean, no_image)
-    return drop(clean, perturbed) / gain if gain > 0 else None
-
-
-def mean_relative_corruption_error(clean: Row, by_setting: BySetting, no_image: Row) -> Number:
-    """Returns the mean share of the visual gain that is lost."""
-    gain = drop(clean, no_image)
-    return mean_drop(clean, by_setting) / gain if gain > 0 else None
 
 
 def mean_drop(clean: Row, by_setting: BySetting) -> Fraction:
@@ -79,50 +62,10 @@ def mean_drop(clean: Row, by_setting: BySetting) -> Fraction:
     return mean(_drops(clean, by_setting))
 
 
-def mean_drop_at_low(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the mean drop over settings at level low."""
-    return mean(_drops(clean, _low(by_setting)))
-
-
 def worst_tenth_drop(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the mean of the largest tenth of the drops."""
     ranked = sorted(_drops(clean, by_setting), reverse=True)
     return mean(ranked[: math.ceil(Fraction(len(ranked), 10))])
-
-
-def worst_case_drop(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the largest drop."""
-    return max(_drops(clean, by_setting))
-
-
-def worst_at_low(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the largest drop at level low."""
-    return max(_drops(clean, _low(by_setting)))
-
-
-def benign_at_low(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the share of low settings that cost less than a point."""
-    return _share(loss < Fraction(1, 100) for loss in _drops(clean, _low(by_setting)))
-
-
-def severe_failure_rate(clean: Row, by_setting: BySetting) -> Fraction | None:
-    """Returns the share of settings that cost more than a tenth of the clean accuracy."""
-    return _share(loss > mean(clean) / 10 for loss in _drops(clean, by_setting)) if mean(clean) > 0 else None
-
-
-def catastrophic_rate(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the share of settings that cost more than ten points."""
-    return _share(loss > Fraction(1, 10) for loss in _drops(clean, by_setting))
-
-
-def mean_harmful_flip_rate(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the mean harmful flip rate."""
-    return mean([harmful(clean, scores) for scores in by_setting.values()])
-
-
-def mean_helpful_flip_rate(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the mean helpful flip rate."""
-    return mean([helpful(clean, scores) for scores in by_setting.values()])
 
 
 def mean_corruption_error(by_setting: BySetting, reference: BySetting) -> Number:
@@ -167,11 +110,6 @@ def tail_share(clean: Row, by_setting: BySetting) -> Number:
     return _share(_kind(setting) in TAIL for setting in tail) if tail else None
 
 
-def mean_severity_violation(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the share of perturbations that harm less at some higher level."""
-    return _share(low > mid or mid > high for low, mid, high in _triples(clean, by_setting))
-
-
 def mean_severity_correlation(clean: Row, by_setting: BySetting) -> Number:
     """Returns the mean rank correlation of level and drop."""
     correlations = [spearman((1, 2, 3), triple) for triple in _triples(clean, by_setting)]
@@ -202,15 +140,9 @@ def pcri_excess(whole: Row, patches: Rows, chances: Row) -> Number:
     return None if index is None or neutral is None else index - neutral
 
 
-def pcri_matched(whole: Row, patches: Rows, whole_attempts: Rows) -> Number:  # noqa: ARG001  the first attempt is among them
-    """Returns 1 - best of the patches / best of equally many attempts at the whole image."""
-    return _index([max(views) for views in patches], [max(attempts) for attempts in whole_attempts])
-
-
 def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
     """Returns the largest minus the smallest mean by label, without unknown labels."""
-    known = set(labels) - {""}
-    means = [mean([score for score, score_label in zip(scores, labels, strict=True) if score_label == label]) for label in known]
+    means = means_by_label(scores, labels)
     return max(means) - min(means) if len(means) > 1 else None
 
 
@@ -230,31 +162,11 @@ def worst_drop(clean: Row, by_setting: BySetting, labels: Sequence[Hashable]) ->
     return max(means_by_label(losses, labels), default=None)
 
 
-def worst_accuracy(by_setting: BySetting, labels: Sequence[Hashable]) -> Number:
-    """Returns the lowest mean score of any label."""
-    return min(means_by_label(average_over_settings(by_setting), labels), default=None)
-
-
 def always_lost_rate(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the share of samples that are right when clean and keep at most a tenth of the score over settings."""
     half, tenth = Fraction(1, 2), Fraction(1, 10)
     pairs = zip(clean, average_over_settings(by_setting), strict=True)
     return _share([before >= half and after <= tenth for before, after in pairs])
-
-
-def circular_accuracy(clean: Row, by_setting: BySetting) -> Fraction:
-    """Returns the mean of the lowest score of each sample."""
-    return mean([min(scores) for scores in zip(clean, *by_setting.values(), strict=True)])
-
-
-def answer_agreement(same: BySetting) -> Fraction:
-    """Returns the mean of the lowest flag of each sample."""
-    return mean([min(flags) for flags in zip(*same.values(), strict=True)])
-
-
-def letter_pull(chosen: BySetting, right: BySetting) -> Fraction:
-    """Returns the largest difference of the two means of a letter."""
-    return max(abs(mean(shares) - mean(right[letter])) for letter, shares in chosen.items())
 
 
 def wording_range(clean: Row, by_setting: BySetting) -> Fraction:
@@ -273,24 +185,9 @@ def transfer_retention(perturbed: Row, clean: Row) -> Number:
     return mean(perturbed) / mean(clean) if mean(clean) else None
 
 
-def mean_baseline_drop(by_setting: BySetting, baseline_by_setting: BySetting) -> Fraction:
-    """Returns the mean loss since the earlier run."""
-    return gain(baseline_by_setting, by_setting)
-
-
-def drop_increase(clean: Row, perturbed: Row, baseline_clean: Row, baseline: Row) -> Fraction:
-    """Returns the drop minus that of the earlier run."""
-    return drop(clean, perturbed) - drop(baseline_clean, baseline)
-
-
 def absolute_continuous_error(accuracies: Row) -> Fraction:
     """Returns the sum of absolute steps."""
     return sum(map(abs, _steps(accuracies)), Fraction())
-
-
-def relative_continuous_error(accuracies: Row) -> Number:
-    """Returns the sum of absolute steps relative to the mean."""
-    return absolute_continuous_error(accuracies) / mean(accuracies) if mean(accuracies) else None
 
 
 def resolution_wobble(accuracies: Row) -> Fraction:
@@ -298,12 +195,6 @@ def resolution_wobble(accuracies: Row) -> Fraction:
     steps = _steps(accuracies)
     rises, falls = (sum((max(sign * step, Fraction()) for step in steps), Fraction()) for sign in (1, -1))
     return 2 * min(rises, falls)
-
-
-def largest_downward_step(accuracies: Row) -> Fraction:
-    """Returns the largest loss to any higher resolution."""
-    losses = [before - after for index, before in enumerate(accuracies) for after in accuracies[index:]]
-    return max(losses)
 
 
 def resolution_slope(resolutions: Row, accuracies: Row) -> float:
@@ -362,6 +253,11 @@ def _share(hits: Any) -> Fraction:
     return mean([Fraction(bool(hit)) for hit in hits])
 
 
+def _of_gain(lost: Fraction, clean: Row, no_image: Row) -> Number:
+    gained = drop(clean, no_image)
+    return lost / gained if gained > 0 else None
+
+
 def _index(attempted: Row, whole: Row) -> Number:
     return 1 - mean(attempted) / mean(whole) if mean(whole) else None
 
@@ -418,22 +314,22 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "accuracy_above_chance": drop,
     "accuracy_drop": drop,
     "always_lost_rate": always_lost_rate,
-    "answer_agreement": answer_agreement,
+    "answer_agreement": lambda same: mean(list(map(min, zip(*same.values(), strict=True)))),
     "area_under_risk_coverage": risk_coverage,
     "baseline_drop": drop,
-    "baseline_flip_rate": flips,
-    "benign_at_low": benign_at_low,
+    "baseline_flip_rate": lambda earlier, now: harmful(earlier, now) + helpful(earlier, now),
+    "benign_at_low": lambda clean, by_setting: _share(loss < Fraction(1, 100) for loss in _drops(clean, _low(by_setting))),
     "brier_score": brier,
     "brier_score_increase": _increase(brier),
     "calibration_error_increase": _increase(calibration_error),
-    "catastrophic_rate": catastrophic_rate,
-    "circular_accuracy": circular_accuracy,
+    "catastrophic_rate": lambda clean, by_setting: _share(loss > Fraction(1, 10) for loss in _drops(clean, by_setting)),
+    "circular_accuracy": lambda clean, by_setting: mean(list(map(min, zip(clean, *by_setting.values(), strict=True)))),
     "clean_accuracy": mean,
     "coverage_at_90_precision": accepted,
     "coverage_at_90_precision_drop": lambda clean, perturbed, sure, sure_after: (
         accepted(clean, sure) - accepted(perturbed, sure_after)
     ),
-    "drop_increase": drop_increase,
+    "drop_increase": lambda clean, perturbed, old_clean, old: drop(clean, perturbed) - drop(old_clean, old),
     "effective_robustness": effective_robustness,
     "expected_calibration_error": calibration_error,
     "group_gap": gap,
@@ -442,25 +338,32 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "hint_gain": gain,
     "identity_accuracy": lambda by_setting: mean(average_over_settings(by_setting)),
     "identity_drop": mean_drop,
-    "largest_downward_step": largest_downward_step,
-    "letter_pull": letter_pull,
-    "mean_baseline_drop": mean_baseline_drop,
+    "largest_downward_step": lambda accuracies: max(
+        before - after for index, before in enumerate(accuracies) for after in accuracies[index:]
+    ),
+    "letter_pull": lambda chosen, right: max(abs(mean(shares) - mean(right[letter])) for letter, shares in chosen.items()),
+    "mean_baseline_drop": lambda by_setting, baseline_by_setting: gain(baseline_by_setting, by_setting),
     "mean_corruption_error": mean_corruption_error,
     "mean_drop": mean_drop,
-    "mean_drop_at_low": mean_drop_at_low,
-    "mean_harmful_flip_rate": mean_harmful_flip_rate,
-    "mean_helpful_flip_rate": mean_helpful_flip_rate,
-    "mean_relative_corruption_error": mean_relative_corruption_error,
+    "mean_drop_at_low": lambda clean, by_setting: mean_drop(clean, _low(by_setting)),
+    "mean_harmful_flip_rate": lambda clean, by_setting: mean([harmful(clean, scores) for scores in by_setting.values()]),
+    "mean_helpful_flip_rate": lambda clean, by_setting: mean([helpful(clean, scores) for scores in by_setting.values()]),
+    "mean_relative_corruption_error": lambda clean, by_setting, no_image: _of_gain(mean_drop(clean, by_setting), clean, no_image),
     "mean_severity_correlation": mean_severity_correlation,
-    "mean_severity_violation": mean_severity_violation,
+    "mean_severity_violation": lambda clean, by_setting: _share(
+        low > mid or mid > high for low, mid, high in _triples(clean, by_setting)
+    ),
     "pcri": pcri,
     "pcri_excess": pcri_excess,
-    "pcri_matched": pcri_matched,
+    # the first attempt is the whole image itself
+    "pcri_matched": lambda _whole, patches, attempts: _index(list(map(max, patches)), list(map(max, attempts))),
     "position_gap": gap,
     "rci": pcri,
     "risk_coverage_increase": _increase(risk_coverage),
-    "relative_continuous_error": relative_continuous_error,
-    "relative_corruption_error": relative_corruption_error,
+    "relative_continuous_error": lambda accuracies: (
+        absolute_continuous_error(accuracies) / mean(accuracies) if mean(accuracies) else None
+    ),
+    "relative_corruption_error": lambda clean, perturbed, no_image: _of_gain(drop(clean, perturbed), clean, no_image),
     "relative_mean_corruption_error": relative_mean_corruption_error,
     "resolution_accuracy": mean,
     "resolution_correlation": spearman,
@@ -468,7 +371,9 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "resolution_noise_floor": resolution_noise_floor,
     "resolution_slope": resolution_slope,
     "resolution_wobble": resolution_wobble,
-    "severe_failure_rate": severe_failure_rate,
+    "severe_failure_rate": lambda clean, by_setting: (
+        _share(loss > mean(clean) / 10 for loss in _drops(clean, by_setting)) if mean(clean) > 0 else None
+    ),
     "split_group_gap": lambda by_setting, labels: gap(average_over_settings(by_setting), labels),
     "split_position_gap": lambda by_setting, labels: gap(average_over_settings(by_setting), labels),
     "split_transfer_retention": lambda by_setting, clean: transfer_retention(average_over_settings(by_setting), clean),
@@ -477,9 +382,11 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "transfer_retention": transfer_retention,
     "visual_gain": drop,
     "wording_range": wording_range,
-    "worst_at_low": worst_at_low,
-    "worst_case_drop": worst_case_drop,
-    "worst_category_accuracy": worst_accuracy,
+    "worst_at_low": lambda clean, by_setting: max(_drops(clean, _low(by_setting))),
+    "worst_case_drop": lambda clean, by_setting: max(_drops(clean, by_setting)),
+    "worst_category_accuracy": lambda by_setting, labels: min(
+        means_by_label(average_over_settings(by_setting), labels), default=None
+    ),
     "worst_category_drop": worst_drop,
     "worst_group_drop": worst_drop,
     "worst_tenth_drop": worst_tenth_drop,
