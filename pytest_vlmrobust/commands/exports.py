@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.words import on_one_line, quantity
 from .arguments import RUN_HELP, Commands, add_command, run_directory, say, shortened, tell
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.reporting.exports.trackers import Tracked
+    from pytest_vlmrobust.reporting.exports.trackers import ModelRun
 
 _PROJECT = "vlmrobust"
 
@@ -100,14 +100,14 @@ def _wandb(options: argparse.Namespace) -> int:
     run = read_run(options.run_directory)
     tracked = write_wandb(run, options.out, project=options.project, model=options.model)
     _tell(tracked)
-    say("\n".join(f"send it: wandb sync {each.where}" for each in tracked))
+    say("\n".join(f"send it: wandb sync {where}" for _, where in tracked))
     return 0
 
 
-def _tell(tracked: Iterable[Tracked]) -> int:
-    for each in tracked:
+def _tell(tracked: Iterable[tuple[ModelRun, str]]) -> int:
+    for each, where in tracked:
         undefined = f"; {quantity(each.undefined, 'measure is', 'measures are')} undefined and left out" if each.undefined else ""
-        say(f"{each.model}: {each.decision}, {quantity(each.numbers, 'number')}, {each.where}{undefined}")
+        say(f"{each.model}: {each.decision}, {quantity(len(each.numbers), 'number')}, {where}{undefined}")
     return 0
 
 

@@ -168,7 +168,7 @@ _SCOPE = "of"
 
 def render_policy(policy: Policy, *, width: int, color: bool) -> str:
     """Returns a policy as text: a line for each rule and waiver, and its other requirements."""
-    from pytest_vlmrobust.reporting.writing import print_sentence, text_console
+    from pytest_vlmrobust.reporting.writing import plain_markup, print_sentence, text_console
 
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
@@ -179,7 +179,7 @@ def render_policy(policy: Policy, *, width: int, color: bool) -> str:
         console.print(_waivers(policy, shared, console.width))
     console.print()
     if shared:
-        print_sentence(console, f"where: {'line of' if shared.endswith(':') else 'in'} {_plain(shared[:-1])}")
+        print_sentence(console, f"where: {'line of' if shared.endswith(':') else 'in'} {plain_markup(shared[:-1])}")
     _conditions(console, policy)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
@@ -230,6 +230,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
     from rich.cells import cell_len
     from rich.table import Table
 
+    from pytest_vlmrobust.reporting.writing import plain_markup
+
     shown = [[on_one_line(cell) for cell in row] for row in rows]
     widths = {name: max(cell_len(row[place]) for row in (columns, *shown)) for place, name in enumerate(columns)}
     longest_word = max(cell_len(word) for row in shown for word in row[columns.index(_SCOPE)].split()) if shown else 0
@@ -239,18 +241,18 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
         justify: JustifyMethod = "right" if name in ("bound", "cap") else "left"
         table.add_column(name, overflow="fold", justify=justify, no_wrap=fits and name != _SCOPE)
     for row in rows:
-        table.add_row(*map(_plain, row))
+        table.add_row(*map(plain_markup, row))
     return table
 
 
 def _conditions(console: Console, policy: Policy) -> None:
-    from pytest_vlmrobust.reporting.writing import print_sentence
+    from pytest_vlmrobust.reporting.writing import plain_markup, print_sentence
 
     budgets = policy.budgets
     rates = f"{budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers, "
     rates += f"{budgets.max_refusal_rate:.1%} refused answers"
     print_sentence(console, f"budgets: at most {rates}")
-    print_sentence(console, _plain(f"coverage that GO requires: {_coverage(policy.coverage)}"))
+    print_sentence(console, plain_markup(f"coverage that GO requires: {_coverage(policy.coverage)}"))
 
 
 def _coverage(coverage: Coverage) -> str:
@@ -271,9 +273,3 @@ def _treatment(rule: Rule) -> str:
 def _scope(scope: Scope) -> str:
     parts = (", ".join(getattr(scope, field.name)) for field in fields(scope))
     return "; ".join(filter(None, parts)) or "all"
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(on_one_line(text))

@@ -153,7 +153,6 @@ def _earlier(earlier: RunFiles, run: RunFiles, most: int) -> Mapping[str, Any]:
 
 
 def _verdict(test: ViewedTest) -> str:
-    """Returns the verdict of a test with the number that decided."""
     return " ".join(filter(None, [str(test.record.outcome), *test.row[:3]]))
 
 

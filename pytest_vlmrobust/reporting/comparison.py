@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.words import first_few, interval, on_one_line, percen
 from pytest_vlmrobust.evaluation.after.comparison import CellChange, Comparison, SweepChange
 
 from .markdown import code, render
-from .writing import print_sentence, text_console, write_json, write_text
+from .writing import plain_markup, print_sentence, text_console, write_json, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,11 +37,7 @@ _LEFT_OUT = 5
 
 
 def write_comparison(directory: Path, comparison: Comparison) -> None:
-    """Writes comparison.json and comparison.md into ``directory``, which is created.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Writes comparison.json and comparison.md into ``directory``, which is created."""
     directory.mkdir(parents=True, exist_ok=True)
     write_json(directory / JSON_FILE, {"comparison_version": VERSION, **to_plain(comparison)})
     write_text(directory / MARKDOWN_FILE, comparison_markdown(comparison))
@@ -49,8 +45,6 @@ def write_comparison(directory: Path, comparison: Comparison) -> None:
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str:
     """Returns the tables as text, worst first, followed by what they leave out."""
-    from rich.markup import escape
-
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
     _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.mean_baseline_drop) for change in comparison.sweeps])
@@ -68,7 +62,7 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
     if comparison.unchanged:
         console.print("nothing changed: every answer that both runs have scores the same in both", style="bold")
     for line in _below(comparison):
-        print_sentence(console, escape(on_one_line(line)))
+        print_sentence(console, plain_markup(line))
     return buffer.getvalue()
 
 
@@ -134,7 +128,6 @@ def _changes_line(change: CellChange) -> str:
 
 
 def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Estimate]]) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     if not rows:
@@ -144,7 +137,7 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[t
     for name in header[1:]:
         table.add_column(name, justify="right")
     for cells, drop in rows:
-        table.add_row(*(escape(on_one_line(cell)) for cell in cells), style=_style(drop))
+        table.add_row(*(plain_markup(cell) for cell in cells), style=_style(drop))
     console.print(table)
     console.print()
 

@@ -170,7 +170,6 @@ def _refuse_other_places(path: Path, named: str) -> None:
 
 
 def _is_of_a_report(path: Path) -> bool:
-    """Whether the manifest in a directory is that of a run's report."""
     try:
         manifest = read_manifest(path)
     except StoreError:

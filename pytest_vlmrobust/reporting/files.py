@@ -84,11 +84,7 @@ class RunFiles(RunView):
 
 
 def read_run(directory: Path) -> RunFiles:
-    """Reads the journal, the manifest and the docket of a run.
-
-    Raises:
-        StoreError: journal or manifest are absent or cannot be read.
-    """
+    """Reads the journal, the manifest and the docket of a run."""
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
     try:

@@ -134,7 +134,6 @@ def changes(points: Sequence[Point]) -> list[Change]:
 
 
 def _ends(point: Point, runs: int) -> tuple[float, float]:
-    """Returns the ends of a run's simultaneous interval."""
     value, factor = point.measure.value, max(1.0, stretch(runs))
     return value - factor * (value - point.measure.low), value + factor * (point.measure.high - value)
 

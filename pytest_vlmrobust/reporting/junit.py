@@ -294,7 +294,6 @@ def _headline(message: str) -> str:
 
 
 def _beside_case(nodeid: str, record: Record) -> ET.Element:
-    """Returns the case of a failed non-gate test."""
     node = _named_case(*names_of(nodeid), record.seconds)
     _add_result(node, "failure", record.reason, record.reason)
     return node

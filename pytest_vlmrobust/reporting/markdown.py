@@ -113,7 +113,6 @@ def _number(test: ViewedTest) -> Measure | None:
 
 
 def _hardest(tests: Sequence[ViewedTest]) -> list[tuple[str, ...]]:
-    """Returns the settings under which most is lost."""
     drops = [
         (test, drop)
         for test in tests

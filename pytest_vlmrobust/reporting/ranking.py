@@ -43,11 +43,7 @@ _OPEN = 4
 
 
 def write_ranking(directory: Path, ranking: Ranking) -> None:
-    """Writes models.html, models.md and models.json into ``directory``, which is created.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Writes models.html, models.md and models.json into ``directory``, which is created."""
     directory.mkdir(parents=True, exist_ok=True)
     write_json(directory / JSON_FILE, {"ranking_version": VERSION, "better": ranking.quantity.better, **to_plain(ranking)})
     write_text(directory / MARKDOWN_FILE, ranking_markdown(ranking))
@@ -170,7 +166,6 @@ def _section(board: Board, at: int, ranking: Ranking) -> dict[str, Any]:
 
 
 def _values(board: Board, ranking: Ranking) -> Chart:
-    """Returns the chart of the quantity that ranks."""
     words, unit = ranking.quantity.words, ranking.quantity.unit
     values = [(standing.model, standing.values[ranking.by]) for standing in board.standings]
     rows = [(name, page_number(value.value, unit), page_interval(value, unit)) for name, value in values]
@@ -191,7 +186,6 @@ def _values(board: Board, ranking: Ranking) -> Chart:
 
 
 def _ranks(board: Board, ranking: Ranking) -> Chart:
-    """Returns the chart of ranks with their uncertainty."""
     bars = [Bar(standing.model, *_ends(standing)) for standing in board.standings]
     return Chart(
         "Ranks",

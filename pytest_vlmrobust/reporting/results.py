@@ -212,7 +212,6 @@ def _descriptions(kind: type) -> dict[str, str]:
 
 
 def _dataclasses_in(kind: Any) -> Iterator[type]:
-    """Yields a dataclass and the dataclasses of its fields."""
     for part in get_args(kind):
         yield from _dataclasses_in(part)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):

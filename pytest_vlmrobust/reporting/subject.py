@@ -268,10 +268,9 @@ def _rank(rule: RuleUse) -> int:
 
 
 def _known_rule(entry: Mapping[str, Any]) -> RuleUse:
-    names = ("metric", "bound", "source", "reason", "evidence")
-    metric, bound, source, reason, evidence = (str(entry.get(name) or "") for name in names)
-    where = _scope(entry)
-    return RuleUse(str(entry.get("id")), metric, bound, source, where=where, reason=reason, evidence=evidence)
+    names = ("id", "metric", "bound", "source", "reason", "evidence")
+    texts: dict[str, Any] = {name: str(entry.get(name) or "") for name in names}
+    return RuleUse(where=_scope(entry), **texts)
 
 
 def _scope(entry: Mapping[str, Any]) -> str:
@@ -291,6 +290,6 @@ def _waivers(ruled: Iterable[_Ruled], entries: Iterable[Mapping[str, Any]]) -> l
 
 
 def _known_waiver(entry: Mapping[str, Any]) -> WaiverUse:
-    names = ("owner", "expires", "ticket", "metric", "cap", "reason")
-    owner, expires, ticket, metric, cap, reason = ("" if entry.get(name) is None else str(entry[name]) for name in names)
-    return WaiverUse(str(entry.get("id")), owner, expires, ticket, metric, _scope(entry), cap, reason)
+    names = ("id", "owner", "expires", "ticket", "metric", "cap", "reason")
+    texts: dict[str, Any] = {name: "" if entry.get(name) is None else str(entry[name]) for name in names}
+    return WaiverUse(where=_scope(entry), **texts)

@@ -19,7 +19,7 @@ from .facts import RunFacts, noise_lines, policy_replacements
 from .subject import WaiverUse
 from .sweeps import Headline, legend, outcome_counts
 from .view import RunView
-from .writing import print_sentence, sentence_rows, text_console
+from .writing import plain_markup, print_sentence, sentence_rows, text_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,7 +167,8 @@ def _items(loud: Sequence[ViewedTest], width: int, *, color: bool) -> list[_Item
     for (outcome, _, _), group in groups.items():
         sentence, steps = io.StringIO(), io.StringIO()
         others = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        line = f"[{STYLES[outcome]}]{outcome}[/] {_plain(group[0].record.id)}{others}: {_plain(group[0].record.reason)}"
+        named, reason = plain_markup(group[0].record.id), plain_markup(group[0].record.reason)
+        line = f"[{STYLES[outcome]}]{outcome}[/] {named}{others}: {reason}"
         print_sentence(text_console(sentence, width=width, color=color), line)
         _print_steps(text_console(steps, width=width, color=color), group[0])
         items.append(_Item(outcome, group, sentence.getvalue(), steps.getvalue()))
@@ -204,7 +205,7 @@ def _print_steps(console: Console, test: ViewedTest) -> None:
     """Prints the measurement of a test, unless its reason contains it, and what to do."""
     record, measure = test.record, test.measure
     if measure is not None and not math.isnan(measure.value) and f"(rule {measure.rule}" not in record.reason:
-        called, value, beside, bound, n = map(_plain, test.row)
+        called, value, beside, bound, n = map(plain_markup, test.row)
         told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
         console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
     steps = []
@@ -276,7 +277,6 @@ def _with_owner(before: str, owner: str, behind: str, width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Returns text that takes ``width`` columns at most."""
     from rich.cells import cell_len, set_cell_size
 
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
@@ -300,12 +300,12 @@ def _open_rules(console: Console, view: RunView, room: int) -> None:
 def _asides(console: Console, view: RunView, room: int) -> None:
     """Prints warnings and notes if they fit in ``room`` rows, else their number and where they are listed; noise always."""
     for line in (line for repeat in view.facts.repeatability for line in noise_lines(repeat)):
-        console.print(_plain(line), soft_wrap=True)
+        console.print(plain_markup(line), soft_wrap=True)
     warnings, notes = [*view.facts.warnings, *view.warnings], view.notes()
     idle = view.open_rule_lines(undecided=False)
     lines = [*(("warning", line) for line in warnings), *(("did not apply", line) for line in idle)]
     lines += [("note", line) for line in notes]
-    sentences = [f"[yellow]{kind}[/] {_plain(line)}" for kind, line in lines]
+    sentences = [f"[yellow]{kind}[/] {plain_markup(line)}" for kind, line in lines]
     if sum(sentence_rows(console, sentence) for sentence in sentences) <= max(room, 0):
         for sentence in sentences:
             print_sentence(console, sentence)
@@ -318,10 +318,10 @@ def _asides(console: Console, view: RunView, room: int) -> None:
 def _read_in(facts: RunFacts) -> str:
     """Returns where a reader finds the items that are only counted."""
     if facts.report:
-        return f": see {_plain(facts.report)}"
+        return f": see {plain_markup(facts.report)}"
     if facts.directory:
-        return f": see vlmrobust report {'latest' if _is_latest(facts) else _plain(facts.directory)}"
-    return f": see {_plain(facts.kept)}"
+        return f": see vlmrobust report {'latest' if _is_latest(facts) else plain_markup(facts.directory)}"
+    return f": see {plain_markup(facts.kept)}"
 
 
 def _is_latest(facts: RunFacts) -> bool:
@@ -338,20 +338,20 @@ def _close(console: Console, view: RunView) -> None:
         console.print(view.counts)
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer was', 'answers were')} cached")
     for spent in [each for each in facts.spending if each.tokens]:
-        console.print(_plain(str(spent)), soft_wrap=True)
+        console.print(plain_markup(str(spent)), soft_wrap=True)
     for line in policy_replacements(facts.origins):
-        print_sentence(console, f"[yellow]{_plain(line)}[/]")
+        print_sentence(console, f"[yellow]{plain_markup(line)}[/]")
     for line in view.baseline:
         console.print(line)
     for gate in [gate for gate in view.used_gates[:1] if gate.number > 1]:  # a first gate is no news
         console.print(_markup(_cut(on_one_line(gate.brief), 2 * console.width)), soft_wrap=True)
     for line in view.grave:
-        print_sentence(console, f"[yellow]{_plain(line)}[/]")
+        print_sentence(console, f"[yellow]{plain_markup(line)}[/]")
     for model, policy in facts.policies.items():
-        console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
+        console.print(f"policy of {plain_markup(model)}: {plain_markup(policy)}", soft_wrap=True)
     for model, own in view.several.items():
-        console.print(f"decision about {_plain(model)}: {_styled(own)}", soft_wrap=True)
-    print_sentence(console, f"{_styled(view)}  {_plain(view.sentence)}")
+        console.print(f"decision about {plain_markup(model)}: {_styled(own)}", soft_wrap=True)
+    print_sentence(console, f"{_styled(view)}  {plain_markup(view.sentence)}")
     places = _places(facts)
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):
         console.print(_markup(line.strip()), soft_wrap=True)
@@ -369,13 +369,6 @@ def _places(facts: RunFacts) -> list[str]:
 
 def _styled(view: RunView) -> str:
     return f"[{_DECISIONS[view.decision] if view.word == view.decision else _RESERVED}]{view.word}[/]"
-
-
-def _plain(text: str) -> str:
-    """Returns text on one line without markup for the terminal or rich."""
-    from rich.markup import escape
-
-    return escape(on_one_line(text))
 
 
 def _command_markup(command: str) -> str:

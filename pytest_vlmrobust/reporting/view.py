@@ -305,11 +305,7 @@ class RunView:
         return open_rules(self.records)
 
     def open_rule_lines(self, *, undecided: bool) -> list[str]:
-        """Returns a line for each rule that is not shown to hold: its worst test, the number of others, and why.
-
-        Args:
-            undecided: whether to return undecided rules or those that did not apply.
-        """
+        """Returns a line for each rule that is undecided, or did not apply: its worst test, the number of others, and why."""
         groups = [group for group in self.open_rules if group[0].undecided is undecided]
         return [f"{group[0].record.id}{_and_more(group)}: {group[0].about.reason}" for group in groups]
 

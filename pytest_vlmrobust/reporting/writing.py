@@ -21,11 +21,7 @@ _INDENT = "  "
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a UTF-8 file atomically; unpaired surrogates, which a model's server may send, are escaped.
-
-    Raises:
-        OSError: it cannot be written; an existing file is unchanged.
-    """
+    """Writes a UTF-8 file atomically: an existing file is unchanged after an OSError. Unpaired surrogates are escaped."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(_encoded(text))
     temporary.replace(path)
@@ -54,11 +50,7 @@ def _encoded(text: str) -> bytes:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes an indented JSON document atomically.
-
-    Raises:
-        OSError: it cannot be written; an existing file is unchanged.
-    """
+    """Writes an indented JSON document as :func:`write_text` does."""
     write_text(path, json_text(content))
 
 
@@ -96,6 +88,13 @@ def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
         highlight=False,
         emoji=False,  # ":mid:" may be part of a name
     )
+
+
+def plain_markup(text: str) -> str:
+    """Returns text on one line without markup for the terminal or rich."""
+    from rich.markup import escape
+
+    return escape(on_one_line(text))
 
 
 def print_sentence(console: Console, markup: str) -> None:

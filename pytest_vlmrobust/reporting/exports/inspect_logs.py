@@ -86,7 +86,6 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
 
 
 def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, ViewedTest | None]:
-    """Returns the cells of the selected models with their records, if any."""
     tests = {
         Cell(test.record.model, test.record.dataset, Setting.parse(test.record.setting)): test
         for test in run.tests
@@ -102,7 +101,6 @@ def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, ViewedTe
 
 
 def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles) -> EvalLog:
-    """Returns the log of one cell."""
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec
 
     stored = evidence.get_cell(cell, whole=False) if cell in set(evidence.cells()) else None
@@ -139,12 +137,10 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
 
 
 def _is_lost(cell: Cell, run: RunFiles) -> bool:
-    """Whether the test of a cell was to run and left no verdict."""
     return any(nodeid.endswith(f"[{cell}]") for nodeid in run.facts.lost(run.records))
 
 
 def _metadata(cell: Cell, test: ViewedTest | None, run: RunFiles) -> dict[str, Any]:
-    """Returns the metadata of a cell."""
     none = LOST if _is_lost(cell, run) else "no test was about this cell alone"
     about = {
         "run": run.manifest.get("run", ""),

@@ -108,7 +108,6 @@ def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
 
 
 def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, out: Path) -> list[Benchmark]:
-    """Writes the benchmarks of a dataset, each into its own folder."""
     metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says so if it is unknown
     problems = _problems(dataset, evidence.samples(dataset))
     benchmarks = []
@@ -169,7 +168,6 @@ def _target_text(sample: Sample) -> str:
 
 
 def _lines(problems: Sequence[Mapping[str, Any]], stored: StoredCell) -> list[dict[str, Any]]:
-    """Returns a line for each sample that has a score, in their order."""
     starts = range(0, len(stored.answers), stored.views)
     rows = (stored.answers[start : start + stored.views] for start in starts)
     return [line for problem, row in zip(problems, rows, strict=True) if (line := _line(problem, row))]

@@ -110,7 +110,6 @@ def _rules(run: RunFiles, used: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def _described(name: str, short: str, full: str, do: str) -> dict[str, Any]:
-    """Returns a rule with the texts that code scanning requires."""
     return {
         "id": name,
         "shortDescription": _message(short),
@@ -211,7 +210,6 @@ def _policies(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _fingerprint(*parts: str) -> str:
-    """Returns the identity of a finding across runs."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 

@@ -70,25 +70,11 @@ class ModelRun:
         return on_one_line(f"{self.run}-{self.model}")
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
-    """The tracked run of a model."""
+def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -> list[tuple[ModelRun, str]]:
+    """Adds a run for each model to an MLflow store, and returns where; nothing is sent anywhere else.
 
-    model: str
-    decision: Decision
-    where: str
-    numbers: int
-    undefined: int
-
-
-def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -> list[Tracked]:
-    """Adds a run for each model to an MLflow store; nothing is sent anywhere else.
-
-    Args:
-        run: the run to export.
-        uri: the store: ``sqlite:///FILE``, a directory or a server; MLflow's default if empty.
-        experiment: the experiment, which is created.
-        model: a model of the run; all of them by default.
+    ``uri`` is the store: ``sqlite:///FILE``, a directory or a server; MLflow's default if empty. ``experiment`` is created. An
+    empty ``model`` means all of the run.
 
     Raises:
         MissingExtra: MLflow is not installed.
@@ -119,14 +105,13 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
             except BaseException:
                 client.delete_run(made.info.run_id)  # a part of a run would be taken for the whole
                 raise
-            told.append(_tracked(about, f"experiment {experiment}, run {made.info.run_id}"))
+            told.append((about, f"experiment {experiment}, run {made.info.run_id}"))
     except MlflowException as error:
         raise UsageError(f"MLflow refused {uri or 'its default store'!r}: {on_one_line(str(error))}") from error
     return told
 
 
 def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
-    """Fills and ends an MLflow run for a model."""
     from mlflow.entities import Metric, Param, RunTag
 
     now = client.get_run(number).info.start_time
@@ -143,8 +128,8 @@ def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
     client.set_terminated(number, "FAILED" if about.decision is Decision.INCOMPLETE else "FINISHED")
 
 
-def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> list[Tracked]:
-    """Writes an offline Weights & Biases run for each model; only `wandb sync` sends it.
+def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> list[tuple[ModelRun, str]]:
+    """Writes an offline Weights & Biases run for each model, and returns where; only `wandb sync` sends it.
 
     ``wandb`` is created in ``out``; an empty ``model`` means all of the run.
 
@@ -181,16 +166,11 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
             tracked.save(str(file), base_path=tracked.dir, policy="now")
         where = Path(tracked.settings.sync_dir)
         tracked.finish(exit_code=EXIT_CODES[about.decision] if about.decision is Decision.INCOMPLETE else 0)
-        told.append(_tracked(about, str(where)))
+        told.append((about, str(where)))
     return told
 
 
-def _tracked(about: ModelRun, where: str) -> Tracked:
-    return Tracked(about.model, about.decision, where, len(about.numbers), about.undefined)
-
-
 def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
-    """Returns the tracked content of each selected model."""
     known = [*run.facts.models] or sorted({record.model for record in run.records} - {""})
     if model and model not in known:
         raise UnknownName("model", model, known, where="--model")

@@ -187,7 +187,6 @@ def observatory(sweeps: Sequence[Sweep]) -> list[Chart]:
 
 
 def _scores(sweeps: Sequence[Sweep]) -> Chart | None:
-    """Returns the score of each task on each split, next to human performance in the paper's study."""
     measured, rest = _of_tasks(sweeps, (_SCORE,))
     if not measured and not rest:
         return None
@@ -210,7 +209,6 @@ def _scores(sweeps: Sequence[Sweep]) -> Chart | None:
 
 
 def _gaps(sweeps: Sequence[Sweep]) -> Chart | None:
-    """Returns how far positions in the grid, and groups of people, are apart."""
     measured, rest = _of_tasks(sweeps, tuple(_GAPS))
     if not measured and not rest:
         return None

@@ -292,7 +292,6 @@ def _draw_values(chart: ET.Element, points: Sequence[Point], at: _Scale, up_at: 
 
 
 def _draw_run(chart: ET.Element, run: Sequence[Point], at: _Scale, up_at: _Scale) -> None:
-    """Draws the line through points without a gap."""
     path = "L".join(f"{_units(at(point.at))} {_units(up_at(point.value))}" for point in run)
     _add(chart, "path", "s-line", d=f"M{path}", fill="none", stroke_width=1.8)
 
@@ -322,7 +321,6 @@ def _hidden(wide: float, taken: Iterable[tuple[float, float]], spot: tuple[float
 
 
 def _strips(places: Sequence[float], left: float) -> list[tuple[float, float]]:
-    """Returns the strip of points nearest to each position."""
     between = [left, *((first + second) / 2 for first, second in pairwise(places)), _WIDTH]
     return list(pairwise(between))
 

@@ -276,7 +276,6 @@ def _parts(**contents: Sequence[object]) -> list[Part]:
 
 
 def _section(sweep: Sweep, *, few: bool) -> dict[str, Any]:
-    """Returns the section of a sweep for the template."""
     return {
         "sweep": sweep,
         "charts": charts.charts(sweep),

@@ -54,11 +54,7 @@ class Address:
 
     @classmethod
     def read(cls, pairs: Iterable[tuple[str, str]]) -> Address:
-        """Reads the names and values of an address.
-
-        Raises:
-            UsageError: it asks for something that there is not.
-        """
+        """Reads the names and values of an address; what there is not is a UsageError."""
         known = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
         for number, (name, value) in enumerate(pairs):

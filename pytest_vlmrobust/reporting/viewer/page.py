@@ -75,54 +75,24 @@ class Pages:
         """Returns a page of answers, each with the clean and the shown image."""
         states, browser, cells = self._opened(address)[1:]
         found = browser.answers(address.criteria, address.sort, self._judged(address, states, cells))
-        start, pages = _span(address.page, len(found), ANSWERS_A_PAGE)
+        start, shown = _shown(address, found, ANSWERS_A_PAGE)
         people = contenders(cells)
-        cards = [
-            self._card(address, browser, key, start + number, people)
-            for number, key in enumerate(found[start : start + ANSWERS_A_PAGE])
-        ]
-        return self._rendered(
-            "answers.html",
-            address,
-            states,
-            title="Answers",
-            cards=cards,
-            total=len(found),
-            start=start,
-            pages=pages,
-            several=len(people) > 1,
-            **self._choices(address, browser, cells, people),
-        )
+        shown["cards"] = [self._card(address, browser, key, at, people) for at, key in enumerate(shown["entries"], start)]
+        choices = self._choices(address, browser, cells, people)
+        return self._rendered("answers.html", address, states, title="Answers", **shown, **choices)
 
     def samples(self, address: Address) -> str:
         """Returns a page of samples, each with its result under every setting."""
         states, browser, cells = self._opened(address)[1:]
         found = browser.samples(address.criteria, address.sort, self._judged(address, states, cells))
-        start, pages = _span(address.page, len(found), SAMPLES_A_PAGE)
+        start, shown = _shown(address, found, SAMPLES_A_PAGE)
         people = contenders(cells)
-        rows = [
-            self._row(address, browser, one, start + number, people)
-            for number, one in enumerate(found[start : start + SAMPLES_A_PAGE])
-        ]
-        return self._rendered(
-            "samples.html",
-            address,
-            states,
-            title="Samples",
-            rows=rows,
-            total=len(found),
-            start=start,
-            pages=pages,
-            several=len(people) > 1,
-            **self._choices(address, browser, cells, people),
-        )
+        shown["rows"] = [self._row(address, browser, one, at, people) for at, one in enumerate(shown["entries"], start)]
+        choices = self._choices(address, browser, cells, people)
+        return self._rendered("samples.html", address, states, title="Samples", **shown, **choices)
 
     def sample(self, address: Address) -> str:
-        """Returns the page of a sample under a setting: images, answers side by side, and all settings as a strip.
-
-        Raises:
-            UsageError: no run asked about it.
-        """
+        """Returns the page of a sample under a setting: images, answers side by side, and all settings as a strip."""
         runs, states, browser, cells = self._opened(address)
         marks = browser.marks(address.data, address.id)
         if not marks:
@@ -162,11 +132,7 @@ class Pages:
         )
 
     def picture(self, address: Address, *, small: bool) -> tuple[bytes, str]:
-        """Returns an image of a sample and its media type.
-
-        Raises:
-            VlmRobustError: there is none; the message says why.
-        """
+        """Returns an image of a sample and its media type; without one, a VlmRobustError says why."""
         problems: list[VlmRobustError] = []
         for run in self.runs.chosen(address.run):
             try:
@@ -264,7 +230,7 @@ class Pages:
                 if name in known and value not in known[name]
             ],
             "verdicts": [str(outcome) for outcome in WORST_FIRST],
-            "comparable": len(people) > 1,
+            "several": len(people) > 1,
         }
 
     def _card(self, address: Address, browser: Browser, key: AnswerKey, at: int, people: Sequence[Contender]) -> dict[str, Any]:
@@ -344,6 +310,12 @@ def _span(page: int, total: int, size: int) -> tuple[int, int]:
     """Returns the start of a page and the number of pages; a page beyond the last becomes the last."""
     pages = max(1, math.ceil(total / size))
     return (min(max(page, 1), pages) - 1) * size, pages
+
+
+def _shown(address: Address, found: Sequence[Any], size: int) -> tuple[int, dict[str, Any]]:
+    """Returns where the page of a list starts, and what its template needs of the list."""
+    start, pages = _span(address.page, len(found), size)
+    return start, {"entries": found[start : start + size], "total": len(found), "start": start, "pages": pages}
 
 
 def _page_of(address: Address) -> int:

@@ -93,11 +93,7 @@ class ShownRun:
         )
 
     def thumbnail(self, dataset: str, sample: str, setting: str) -> bytes | None:
-        """Returns the thumbnail of an example of a record; for samples whose images cannot be made again.
-
-        Raises:
-            StoreError: the run cannot be read.
-        """
+        """Returns the thumbnail of an example of a record; for samples whose images cannot be made again."""
         examples = (example for record in self._journal.records() if record.dataset == dataset for example in record.examples)
         for example in examples:
             for picture in example.pictures if example.sample == sample else ():
@@ -154,11 +150,7 @@ class Runs:
         return found
 
     def chosen(self, names: Sequence[str]) -> list[ShownRun]:
-        """Returns the runs with these names; by default the initial selection.
-
-        Raises:
-            UnknownName: there is no such run.
-        """
+        """Returns the runs with these names; by default the initial selection."""
         every = self.every()
         for name in names:
             if name not in every:

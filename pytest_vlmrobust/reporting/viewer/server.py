@@ -47,11 +47,7 @@ _HTML, _TEXT, _JSON = "text/html", "text/plain", "application/json"
 
 
 def application(pages: Pages, port: int) -> Starlette:
-    """Returns the application for requests to this port.
-
-    Raises:
-        MissingExtra: its library is not installed.
-    """
+    """Returns the application for requests to this port."""
     with _Needed():
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
@@ -181,11 +177,7 @@ class Guard:
 def listen(port: int | None) -> socket.socket:
     """Returns a socket that listens only on this machine.
 
-    Args:
-        port: 0 for any free port; ``None`` for the default port, or any free port if that is taken.
-
-    Raises:
-        UsageError: the port is not available.
+    Port 0 is any free port; ``None`` is the default port, or any free port if that is taken.
     """
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -203,11 +195,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server(pages: Pages, listening: socket.socket) -> uvicorn.Server:
-    """Returns the server of a socket, not started yet.
-
-    Raises:
-        MissingExtra: its libraries are not installed.
-    """
+    """Returns the server of a socket, not started yet."""
     with _Needed():
         import uvicorn
     return uvicorn.Server(

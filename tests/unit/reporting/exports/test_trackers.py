@@ -56,12 +56,12 @@ class TestMlflow:
         """Returns the only run of a store, as MLflow reads it, after an export."""
         from mlflow import MlflowClient
 
-        (told,) = write_mlflow(read_run(run_directory), uri=store(), experiment="e", **changes)
+        ((_, where),) = write_mlflow(read_run(run_directory), uri=store(), experiment="e", **changes)
         client = MlflowClient(store())
         place = client.get_experiment_by_name("e")
         assert place is not None
         (found,) = client.search_runs([place.experiment_id])
-        assert told.where.endswith(found.info.run_id)
+        assert where.endswith(found.info.run_id)
         return found
 
     def test_numbers_parameters_and_tags_are_those_of_the_run(self, run_directory: Path) -> None:
@@ -127,8 +127,8 @@ class TestMlflow:
 
     def test_a_store_of_files_works(self, run_directory: Path, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
         monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-        (told,) = write_mlflow(read_run(run_directory), uri=str(here / "files"), experiment="e")
-        (metric,) = (here / "files").rglob(f"{told.where.rpartition(' ')[2]}/metrics/d/accuracy_drop/fog:mid")
+        ((_, where),) = write_mlflow(read_run(run_directory), uri=str(here / "files"), experiment="e")
+        (metric,) = (here / "files").rglob(f"{where.rpartition(' ')[2]}/metrics/d/accuracy_drop/fog:mid")
         assert metric.read_text().split()[1:] == ["0.3", "2"]
 
     def test_what_mlflow_refuses_is_one_line(self, run_directory: Path) -> None:
@@ -139,7 +139,7 @@ class TestMlflow:
         both = [cell("fog:low", Outcome.FAIL, drop(Outcome.FAIL)), cell("fog:low", Outcome.PASS, drop(Outcome.PASS), model="n")]
         run = read_run(keep(tmp_path / "r", both, models={"m": {}, "n": {}}))
         told = write_mlflow(run, uri=store(), experiment="e")
-        assert [(each.model, str(each.decision)) for each in told] == [("m", "NO-GO"), ("n", "GO")]
+        assert [(each.model, str(each.decision)) for each, _ in told] == [("m", "NO-GO"), ("n", "GO")]
         with pytest.raises(UnknownName, match="unknown model 'k'"):
             write_mlflow(run, uri=store(), experiment="f", model="k")
 
@@ -169,9 +169,8 @@ class TestWandb:
         """Returns the files of an offline run, its summary as its own reader reads it, and how it ended."""
         from wandb.proto.wandb_internal_pb2 import Record as Line
 
-        (told,) = write_wandb(read_run(run_directory), out, project="p")
-        where = Path(told.where)
-        (log,) = where.glob("*.wandb")
+        ((_, where),) = write_wandb(read_run(run_directory), out, project="p")
+        (log,) = Path(where).glob("*.wandb")
         lines: list[Any] = []
         deadline = time.monotonic() + 60  # the process that writes the log may still be at it
         while not any(line.WhichOneof("record_type") == "exit" for line in lines) and time.monotonic() < deadline:
@@ -180,7 +179,7 @@ class TestWandb:
         updates = [item for line in lines for item in line.summary.update]
         summary = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in updates}
         (end,) = [line.exit for line in lines if line.WhichOneof("record_type") == "exit"]
-        return where / "files", summary, end
+        return Path(where) / "files", summary, end
 
     def test_an_offline_run_has_numbers_and_the_report(self, run_directory: Path, here: Path) -> None:
         files, summary, end = self.read(run_directory, here / "out")
