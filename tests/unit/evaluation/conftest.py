@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.reads import reads_of, sweep_table
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
@@ -97,10 +98,19 @@ def cell(setting: str, model: str = "model") -> Cell:
     return Cell(model, "data", Setting.parse(setting))
 
 
+def sweep_of(metric: str) -> SweepMetric:
+    return SweepMetric("model", "data", metric)
+
+
+def measure(record: Record, metric: str, category: str = "") -> Measure:
+    """Returns the only measure of a metric, or of a category by it."""
+    (found,) = [one for one in record.measures if (one.metric, one.category) == (metric, category)]
+    return found
+
+
 def table_of(evaluator: Evaluator, settings: Sequence[Setting], reference: str | None = None) -> ScoreTable:
     """Returns the scores of ``model`` on ``data`` under these settings, clean and blind, with those of a reference model."""
-    sweep = SweepMetric("model", "data", "mean_corruption_error")
-    reads = reads_of(sweep, settings, evaluator.models, StoredTasks(), reference)
+    reads = reads_of(sweep_of("mean_corruption_error"), settings, evaluator.models, StoredTasks(), reference)
     return sweep_table(reads, evaluator, is_task=False, everything=evaluator.samples("data"))
 
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTe
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Journal, read_journal
-from tests.unit.evaluation.conftest import TODAY, World, cell
+from tests.unit.evaluation.conftest import TODAY, World, cell, sweep_of
 
 POLICY = """
 version: 1
@@ -37,7 +37,7 @@ waivers:
 SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "patches:2"))
 TESTS = (
     *(StoredTest(f"suite.py::test_cell[{name}]", cell(name)) for name in ("clean", "no_image", "flip_h", "flip_v", "patches:2")),
-    StoredTest("suite.py::test_sweep[worst]", SweepMetric("model", "data", "worst_case_drop"), SETTINGS[:2]),
+    StoredTest("suite.py::test_sweep[worst]", sweep_of("worst_case_drop"), SETTINGS[:2]),
 )
 
 

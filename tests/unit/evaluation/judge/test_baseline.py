@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import failed_prediction
-from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -24,7 +24,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence
-from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, picture, sample
+from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, picture, sample, sweep_of
 
 SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
 RULES = """
@@ -89,7 +89,7 @@ def test_the_mean_over_settings_is_judged(world: World) -> None:
     then = measured(world, "then")
     world.model.answer, world.model.version = wrong("flip_v", 0, 1, 2), "2"
     settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
-    record = judged(world, then).sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+    record = judged(world, then).sweep(sweep_of("mean_baseline_drop"), settings)
     assert measure(record, "mean_baseline_drop").value == pytest.approx(0.25)
     assert record.outcome is Outcome.FAIL
 
@@ -102,7 +102,7 @@ def test_a_setting_that_was_not_measured_then_is_not_applicable(world: World) ->
     assert math.isnan(found.value)
     assert "the baseline did not measure data under flip_v" in found.reason
     settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
-    mean = judge.sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+    mean = judge.sweep(sweep_of("mean_baseline_drop"), settings)
     assert mean.outcome is Outcome.NOT_APPLICABLE
     assert "the baseline did not measure flip_v" in mean.reason
 
@@ -156,7 +156,7 @@ def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
     with pytest.raises(DatasetError, match=words):
         judge.cell(cell("clean"))
     with pytest.raises(DatasetError, match=words):
-        judge.sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+        judge.sweep(sweep_of("mean_baseline_drop"), settings)
 
 
 @pytest.mark.parametrize("kind", [Elsewhere, Decoded])

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_vlmrobust.backends.contract import Traits, failed_prediction
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
@@ -30,7 +30,7 @@ from pytest_vlmrobust.evaluation.run.probes import FEWEST, PROBED, exchanges
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.reporting.explanation import warnings_of
-from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample, sweep_of
 
 Answer = Callable[[Request], str | Prediction]
 LETTERS = ("A", "B")
@@ -404,14 +404,14 @@ def test_a_resolution_that_does_not_reach_the_model(
     world.model.answer = answer
     judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
     settings = [Setting.parse(name) for name in RUNGS]
-    said = warnings_of(judge.sweep(SweepMetric("model", "data", "absolute_continuous_error"), settings))
+    said = warnings_of(judge.sweep(sweep_of("absolute_continuous_error"), settings))
     assert [why in text for text in said] == ([True] if why and count >= FEWEST else [])
-    assert warnings_of(judge.sweep(SweepMetric("model", "data", "resolution_accuracy"), settings)) == []
+    assert warnings_of(judge.sweep(sweep_of("resolution_accuracy"), settings)) == []
 
 
 def test_answers_that_fall_with_the_resolution_are_no_sign(world: World) -> None:
     world.samples = questions()
     world.model.answer = lambda request: "A" if request.setting == "resolution:4" else right(request)
     judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
-    record = judge.sweep(SweepMetric("model", "data", "absolute_continuous_error"), [Setting.parse(name) for name in RUNGS])
+    record = judge.sweep(sweep_of("absolute_continuous_error"), [Setting.parse(name) for name in RUNGS])
     assert warnings_of(record) == []

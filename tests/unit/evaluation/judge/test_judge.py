@@ -15,14 +15,14 @@ from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.demo.words import Words
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import MetricKey, Policy, load_policy
-from tests.unit.evaluation.conftest import MemoryImage, World, cell, sample
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, measure, sample, sweep_of
 
 Made = Callable[..., Judge]
 TODAY = date(2026, 6, 1)
@@ -47,11 +47,6 @@ def answers(**wrong: Sequence[int]) -> Callable[[Request], str | Prediction]:
     """Answers B (right), but A (wrong) about samples by number under a setting; ``_`` stands for ``:`` nowhere."""
     listed = {name: {f"q{number}" for number in numbers} for name, numbers in wrong.items()}
     return lambda request: "A" if request.sample_id in listed.get(request.setting, set()) else "B"
-
-
-def measure(record: Record, metric: str, category: str = "") -> Measure:
-    (found,) = [one for one in record.measures if (one.metric, one.category) == (metric, category)]
-    return found
 
 
 DROP = "{id: drop, metric: accuracy_drop, max: 20pp}"
@@ -285,7 +280,7 @@ def test_a_waived_breach(world: World, judge: Made) -> None:
 def test_a_sweep(world: World, judge: Made) -> None:
     world.model.answer = answers(flip_h=[0], flip_v=[1, 2], no_image=range(6))
     record = judge("{id: worst, metric: worst_case_drop, max: 20pp}").sweep(
-        SweepMetric("model", "data", "worst_case_drop"), [Setting.parse("clean"), *FLIPS]
+        sweep_of("worst_case_drop"), [Setting.parse("clean"), *FLIPS]
     )
     assert (record.test, record.id, record.metric, record.setting) == (
         "sweep",
@@ -309,7 +304,7 @@ def test_a_sweep_with_failed_inferences_never_passes(world: World, judge: Made) 
         else "B"
     )
     rule = "{id: worst, metric: worst_case_drop, max: 90pp}"
-    about = SweepMetric("model", "data", "worst_case_drop")
+    about = sweep_of("worst_case_drop")
     record = judge(rule).sweep(about, FLIPS)
     assert record.outcome is Outcome.ERROR
     assert record.n_errors == 1
@@ -319,7 +314,7 @@ def test_a_sweep_with_failed_inferences_never_passes(world: World, judge: Made) 
 
 def test_a_sweep_and_its_cells_share_their_answers(world: World, judge: Made) -> None:
     made = judge(DROP)
-    first = made.sweep(SweepMetric("model", "data", "worst_case_drop"), FLIPS)
+    first = made.sweep(sweep_of("worst_case_drop"), FLIPS)
     assert first.n_inferred == 6 * 4  # clean, no_image and the two settings
     for setting in FLIPS:
         assert made.cell(cell(str(setting))).n_inferred == 0
@@ -404,7 +399,7 @@ def test_the_worst_category_is_found_and_small_categories_are_named(world: World
     world.samples = [sample(number, category=name) for number, name in enumerate(names)]
     lost = range(45, 63)  # half of "count", and all of "colour", which is too small to be compared
     world.model.answer = answers(flip_h=lost, flip_v=lost)
-    record = judge(WORST_CATEGORY).sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS)
+    record = judge(WORST_CATEGORY).sweep(sweep_of("worst_category_drop"), FLIPS)
     found = measure(record, "worst_category_drop")
     assert (found.outcome, found.value) == (Outcome.FAIL, 0.5)
     small = "left out, with fewer than 30 source images: colour (3)"
@@ -416,13 +411,13 @@ def test_without_categories_the_worst_one_does_not_apply_and_nothing_is_asked(
     world: World, judge: Made, names: list[str]
 ) -> None:
     world.samples = [sample(number, category=name) for number, name in enumerate(names)]
-    record = judge(WORST_CATEGORY).sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS)
+    record = judge(WORST_CATEGORY).sweep(sweep_of("worst_category_drop"), FLIPS)
     assert math.isnan(measure(record, "worst_category_drop").value)
     assert "fewer than two categories of 30 or more source images are known" in record.reason
     assert record.outcome in {Outcome.MEASURED, Outcome.NOT_APPLICABLE}  # the rule says: warn
     assert {request.setting for request in world.model.asked} <= {"clean", "no_image"}
     strict = judge(WORST_CATEGORY.replace("warn", "inconclusive"))
-    assert strict.sweep(SweepMetric("model", "data", "worst_category_drop"), FLIPS).outcome is Outcome.NOT_APPLICABLE
+    assert strict.sweep(sweep_of("worst_category_drop"), FLIPS).outcome is Outcome.NOT_APPLICABLE
 
 
 def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge: Made) -> None:
@@ -431,7 +426,7 @@ def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
     world.samples[1] = dataclasses.replace(world.samples[1], changed_by=frozenset({"flip_h"}))
     world.model.answer = answers(flip_h=[0], flip_v=[0, 1], invert=[1])
-    record = judge(ALWAYS_LOST).sweep(SweepMetric("model", "data", "always_lost_rate"), settings)
+    record = judge(ALWAYS_LOST).sweep(sweep_of("always_lost_rate"), settings)
     assert measure(record, "always_lost_rate").value == pytest.approx(1 / 6)
     assert record.notes == ("left out 3 of 18 answers that a setting changes", "1 of 6 samples are always lost")
 
@@ -439,13 +434,13 @@ def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge
 def test_a_sample_whose_answer_every_setting_changes_is_left_out(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
     world.model.answer = answers(flip_h=[0, 1], flip_v=[0, 1])
-    record = judge(ALWAYS_LOST).sweep(SweepMetric("model", "data", "always_lost_rate"), FLIPS)
+    record = judge(ALWAYS_LOST).sweep(sweep_of("always_lost_rate"), FLIPS)
     found = measure(record, "always_lost_rate")
     assert found.n == 5
     assert found.value == pytest.approx(1 / 5)
     assert "left out 2 of 12 answers that a setting changes, all of them for 1 of 6 samples" in record.notes
     world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h", "flip_v"})) for one in world.samples]
-    nothing = judge(ALWAYS_LOST).sweep(SweepMetric("model", "data", "always_lost_rate"), FLIPS)
+    nothing = judge(ALWAYS_LOST).sweep(sweep_of("always_lost_rate"), FLIPS)
     assert nothing.outcome is Outcome.NOT_APPLICABLE
     assert "change the answer of every sample" in nothing.reason
 
@@ -454,6 +449,6 @@ def test_a_failed_inference_stays_missing_where_a_setting_changes_the_answer(wor
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h"}))
     world.model.answer = lambda asked: failed_prediction("down") if (asked.sample_id, asked.setting) == ("q0", "flip_h") else "B"
     made = judge(ALWAYS_LOST, more="budgets: {max_error_rate: 50%}\n")
-    record = made.sweep(SweepMetric("model", "data", "always_lost_rate"), FLIPS)
+    record = made.sweep(sweep_of("always_lost_rate"), FLIPS)
     assert math.isnan(measure(record, "always_lost_rate").value)
     assert record.outcome is Outcome.INCONCLUSIVE

@@ -28,7 +28,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.judge import audits, measurements
@@ -45,7 +45,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.sequential import max_drop, pair_order
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Mode, Policy, Rule, Scope, Treatment, Waiver, load_policy
 from pytest_vlmrobust.store import Journal, read_journal
-from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, sample
+from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, measure, sample, sweep_of
 
 SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "invert", "fog:low"))
 BUDGETS = "budgets: {max_unparsed_rate: 100%, max_error_rate: 100%}\n"
@@ -145,11 +145,6 @@ def every(step: int, n: int = N) -> list[float]:
     scores = np.ones(n)
     scores[list(asking_order(n))[::step]] = 0.0
     return [float(score) for score in scores]
-
-
-def measure(record: Record, metric: str, category: str = "") -> Measure:
-    (found,) = [one for one in record.measures if (one.metric, one.category) == (metric, category)]
-    return found
 
 
 # The order, and when tests may stop.
@@ -349,7 +344,7 @@ def test_a_failed_inference_leaves_no_verdict_to_a_part(adaptive: Made) -> None:
     judge = adaptive(Answers(RIGHT, {"flip_v": scores.tolist()}), DROP)
     record = judge.cell(cell("flip_v"))
     assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
-    sweep = SweepMetric("model", "data", "worst_case_drop")
+    sweep = sweep_of("worst_case_drop")
     worst = adaptive(judge.evaluator, "{id: w, metric: worst_case_drop, max: 20pp}").sweep(sweep, SETTINGS)
     assert worst.outcome is Outcome.INCONCLUSIVE
 
@@ -364,7 +359,7 @@ def test_missing_scores_of_unchanged_samples_leave_no_verdict_to_a_part(adaptive
     assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
     summary = "mean_drop" if reference == "clean" else "mean_relative_corruption_error"
     judge = adaptive(answers, f"{{id: w, metric: {summary}, max: 90%}}")
-    assert judge.sweep(SweepMetric("model", "data", summary), SETTINGS).outcome is Outcome.INCONCLUSIVE
+    assert judge.sweep(sweep_of(summary), SETTINGS).outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: Made) -> None:
@@ -376,7 +371,7 @@ def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: M
     scores[place] = math.nan
     answers = Answers(RIGHT, {str(SETTINGS[setting]): scores.tolist()})
     judge = adaptive(answers, "{id: mean, metric: mean_drop, max: 30pp}")
-    record = judge.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS)
+    record = judge.sweep(sweep_of("mean_drop"), SETTINGS)
     assert (record.outcome, record.n_errors) == (Outcome.INCONCLUSIVE, 1)
 
 
@@ -388,7 +383,7 @@ def test_so_few_samples_are_all_asked(adaptive: Made) -> None:
 @pytest.mark.parametrize("metric", ["worst_case_drop", "mean_drop", "worst_at_low"])
 def test_a_sweep_without_settings_says_what_a_full_run_says(adaptive: Made, metric: str) -> None:
     judge = adaptive(Answers(RIGHT, {}), f"{{id: w, metric: {metric}, max: 20pp}}")
-    about = SweepMetric("model", "data", metric)
+    about = sweep_of(metric)
     expected, record = judge.in_full().sweep(about, ()), judge.sweep(about, ())
     assert (record.outcome, record.n_requested) == (expected.outcome, expected.n_requested)
 
@@ -552,8 +547,7 @@ def test_a_waiver_moves_the_question_to_its_cap(adaptive: Made, wrong: int, day:
         rule = f"{{id: drop, metric: {metric}, max: 20pp}}"
         waiver = WAIVER.format(day=day, metric=metric, cap="80pp")
         judge = adaptive(Answers(RIGHT, {"flip_v": every(wrong)}), rule, more=BUDGETS + waiver)
-        about = SweepMetric("model", "data", metric)
-        record = judge.cell(cell("flip_v")) if metric == "accuracy_drop" else judge.sweep(about, SETTINGS)
+        record = judge.cell(cell("flip_v")) if metric == "accuracy_drop" else judge.sweep(sweep_of(metric), SETTINGS)
         assert record.outcome is expected
         assert record.n_requested < N * (1 if metric == "accuracy_drop" else len(SETTINGS))
         if expected is Outcome.WAIVED:
@@ -601,7 +595,7 @@ def test_a_cell_whose_first_answers_break_a_budget_asks_all_samples(adaptive: Ma
 def test_the_largest_drop_is_found_by_a_few_answers(adaptive: Made) -> None:
     answers = Answers(RIGHT, {"fog:low": WRONG})
     rule = "{id: w, metric: worst_case_drop, max: 20pp}"
-    record = adaptive(answers, rule).sweep(SweepMetric("model", "data", "worst_case_drop"), SETTINGS)
+    record = adaptive(answers, rule).sweep(sweep_of("worst_case_drop"), SETTINGS)
     assert record.outcome is Outcome.FAIL
     assert record.n_requested < 0.2 * N * len(SETTINGS)
     assert record.n_samples == N * len(SETTINGS)
@@ -613,7 +607,7 @@ def test_the_largest_drop_is_found_by_a_few_answers(adaptive: Made) -> None:
 def test_sweeps_agree_with_full_ones(adaptive: Made, metric: str, bad: bool) -> None:
     scores = {str(setting): WRONG if bad else RIGHT for setting in SETTINGS}
     judge = adaptive(Answers(RIGHT, scores), f"{{id: w, metric: {metric}, max: 20pp}}")
-    about = SweepMetric("model", "data", metric)
+    about = sweep_of(metric)
     record = judge.sweep(about, SETTINGS)
     assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     assert record.n_requested < N * len(SETTINGS) / 2
@@ -624,7 +618,7 @@ def test_one_cell_next_to_the_bound_decides_the_largest_drop(adaptive: Made) -> 
         scores = np.ones(N)
         scores[np.array(asking_order(N))[np.linspace(0, N - 1, wrong).astype(int)]] = 0.0
         judge = adaptive(Answers(RIGHT, {"invert": scores.tolist()}), "{id: w, metric: worst_case_drop, max: 20pp}")
-        assert judge.sweep(SweepMetric("model", "data", "worst_case_drop"), SETTINGS).outcome is expected
+        assert judge.sweep(sweep_of("worst_case_drop"), SETTINGS).outcome is expected
 
 
 def test_the_risk_of_a_wrong_fail_is_split_among_cells() -> None:
@@ -649,7 +643,7 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
     scores = np.random.default_rng(seed).permutation(np.arange(N) >= wrong).astype(float).tolist()
     flips = "{id: flips, metric: harmful_flip_rate, max: 15%}"
     policy = policy_of(tmp_path_factory.mktemp("policy"), DROP, flips, "{id: w, metric: worst_case_drop, max: 10pp}")
-    sweep = SweepMetric("model", "data", "worst_case_drop")
+    sweep = sweep_of("worst_case_drop")
     records = []
     for before in (False, True):
         answers = Answers(RIGHT, {"flip_v": scores})
@@ -723,7 +717,7 @@ def cases(draw: st.DrawFn, *, risk: float, missing: bool = True) -> Case:
         replace(one, target="AB"[place % 2], category=f"c{rng.integers(categories)}" if categories else "")
         for place, one in enumerate(answers.everyone)
     )
-    about = SweepMetric("model", "data", metric) if metric in SWEEPS else Cell("model", "data", settings[0])
+    about = sweep_of(metric) if metric in SWEEPS else Cell("model", "data", settings[0])
     case = Case(answers, about, settings, Policy())
     value = next((one.value for one in case.judged(full=True).measures if one.metric == metric), math.nan)
     value = value if math.isfinite(value) else 0.1
@@ -849,7 +843,7 @@ def test_cells_beyond_those_that_may_be_bad_need_not_be_asked_in_full(adaptive: 
     """One of four settings may lose more than a tenth, and one lies next to its limit: nothing has to be known of it."""
     near = np.ones(N)
     near[list(asking_order(N))[5::10]] = 0.0
-    about = SweepMetric("model", "data", "severe_failure_rate")
+    about = sweep_of("severe_failure_rate")
     judge = adaptive(Answers(RIGHT, {"invert": near.tolist()}), "{id: s, metric: severe_failure_rate, max: 25%}")
     record = judge.sweep(about, SETTINGS)
     assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is Outcome.PASS
@@ -866,7 +860,7 @@ def test_cells_beyond_those_that_may_be_bad_need_not_be_asked_in_full(adaptive: 
 def test_shares_of_settings_agree_with_full_ones(adaptive: Made, metric: str, bound: str, bad: bool) -> None:
     scores = {str(setting): WRONG if bad else RIGHT for setting in SETTINGS}
     judge = adaptive(Answers(RIGHT, scores), f"{{id: s, metric: {metric}, {bound}}}")
-    about = SweepMetric("model", "data", metric)
+    about = sweep_of(metric)
     record = judge.sweep(about, SETTINGS)
     assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     asked = N if metric == "benign_at_low" else N * len(SETTINGS)
@@ -949,10 +943,7 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
     flips = tuple(Setting.parse(name) for name in ("flip_h", "flip_v"))
     tests = (
         *(StoredTest(f"s.py::test_cell[{setting}]", Cell("model", "data", setting)) for setting in (CLEAN, NO_IMAGE, *flips)),
-        *(
-            StoredTest(f"s.py::test_sweep[{metric}]", SweepMetric("model", "data", metric), flips)
-            for metric in ("mean_drop", "severe_failure_rate")
-        ),
+        *(StoredTest(f"s.py::test_sweep[{metric}]", sweep_of(metric), flips) for metric in ("mean_drop", "severe_failure_rate")),
     )
     run = tmp_path / "run"
     JudgeInputs(TODAY, world.refs, judge.policies, tests).write(run)
@@ -971,7 +962,7 @@ def judged_in_order(world: World, store: str, *, ahead: bool, failing: str = "")
     """Judges cells and a sweep in their order; returns the records, and the settings that the model was asked about."""
     adaptive, cells, requests = planned(world, store, ahead=ahead, failing=failing)
     records = [adaptive.cell(one) for one in cells]
-    records.append(adaptive.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS))
+    records.append(adaptive.sweep(sweep_of("mean_drop"), SETTINGS))
     return [replace(record, seconds=0.0) for record in records], requests
 
 
@@ -1085,7 +1076,7 @@ def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_s
     world.samples = [sample(number, category="") for number in range(60)]
     rules = "{id: drop, metric: accuracy_drop, max: 40pp}", "{id: mean, metric: mean_drop, max: 20pp}"
     flips = [setting for setting in SETTINGS if str(setting) != "fog:low"]  # which is seeded by ids
-    sweep = SweepMetric("model", "data", "mean_drop")
+    sweep = sweep_of("mean_drop")
     judge = adaptive(world.evaluator(), *rules)
     records = [judge.cell(cell("flip_v")), judge.sweep(sweep, flips)]
     assert all(record.n_requested < record.n_samples for record in records)
@@ -1162,8 +1153,9 @@ def test_no_look_decides_before_every_category_was_asked_about(adaptive: Made) -
     measured = Answers(RIGHT, {str(setting): lost for setting in SETTINGS})
     names = ["last" if place in last else "ab"[place % 2] for place in range(N)]
     measured.everyone = tuple(replace(one, category=name) for one, name in zip(measured.everyone, names, strict=True))
-    about = SweepMetric("model", "data", "worst_category_drop")
-    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(about, SETTINGS)
+    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(
+        sweep_of("worst_category_drop"), SETTINGS
+    )
     assert judged.outcome is Outcome.FAIL
     assert {len(measured.asked[str(setting)]) for setting in SETTINGS} == {N}
 
@@ -1171,7 +1163,7 @@ def test_no_look_decides_before_every_category_was_asked_about(adaptive: Made) -
 def test_the_worst_category_is_decided_early_where_all_were_asked_about(adaptive: Made) -> None:
     measured = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
     measured.everyone = tuple(replace(one, category="ab"[place % 2]) for place, one in enumerate(measured.everyone))
-    about = SweepMetric("model", "data", "worst_category_drop")
+    about = sweep_of("worst_category_drop")
     judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(about, SETTINGS)
     assert judged.outcome is Outcome.PASS
     assert all(len(measured.asked[str(setting)]) < N for setting in SETTINGS)
@@ -1185,9 +1177,8 @@ def test_the_worst_category_is_decided_early_where_all_were_asked_about(adaptive
 
 def test_without_categories_the_worst_one_asks_nothing(adaptive: Made) -> None:
     measured = Answers(RIGHT, {})
-    about = SweepMetric("model", "data", "worst_category_drop")
     rule = "{id: worst, metric: worst_category_drop, max: 40pp, on_not_applicable: warn}"
-    assert adaptive(measured, rule, judge="interval").sweep(about, SETTINGS).outcome is not Outcome.FAIL
+    assert adaptive(measured, rule, judge="interval").sweep(sweep_of("worst_category_drop"), SETTINGS).outcome is not Outcome.FAIL
     assert not {str(setting) for setting in SETTINGS} & set(measured.asked)
 
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.judge.strata import estimates_by_stratum, macro
 from pytest_vlmrobust.evaluation.run.families import families, non_thinking_counterpart
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
-from tests.unit.evaluation.conftest import World, sample
+from tests.unit.evaluation.conftest import World, sample, sweep_of
 
 
 def model(name: str, family: str = "", size: float | None = None, mode: str = "direct") -> ModelRef:
@@ -94,7 +94,7 @@ def test_of_several_twins_the_direct_one_counts_and_two_are_refused() -> None:
 
 EDGES = (4, 8, 12, 15)
 RUNGS = [Setting.parse(f"resolution:{edge}") for edge in EDGES]
-ACCURACY = SweepMetric("model", "data", "resolution_accuracy")
+ACCURACY = sweep_of("resolution_accuracy")
 
 
 def samples(sizes: dict[str, int], **keys: str) -> list[Sample]:
@@ -212,6 +212,6 @@ def test_rules_may_be_about_one_category_or_the_macro_mean(judged: Callable[...,
 
 
 def test_other_sweeps_are_not_taken_apart(judged: Callable[..., Record]) -> None:
-    record = judged(about=SweepMetric("model", "data", "worst_case_drop"))
+    record = judged(about=sweep_of("worst_case_drop"))
     assert [one.metric for one in record.measures] == ["worst_case_drop"]
     assert record.categories == {}

@@ -42,7 +42,7 @@ from pytest_vlmrobust.metrics.table import Scores, ScoreTable
 from pytest_vlmrobust.policies import Policy, Rule, load_policy
 from pytest_vlmrobust.policies.rules import Bound, JudgedBy, Treatment
 from pytest_vlmrobust.store import Evidence
-from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample, table_of
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample, sweep_of, table_of
 
 PATCHES = cell("patches:2")
 ENOUGH = ["pcri", "pcri_excess", "pcri_matched", "rci"]
@@ -288,7 +288,7 @@ def measures(record: Record) -> dict[str, Measure]:
 
 
 def sweep(metric: str) -> SweepMetric:
-    return SweepMetric("model", "data", metric)
+    return sweep_of(metric)
 
 
 def test_only_an_unreadable_answer_without_its_pictures_is_a_guess() -> None:

@@ -27,7 +27,7 @@ from pytest_vlmrobust.evaluation.run.views import ViewMaker, code_digest
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage, Fitted, Move, Moved
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import Policy
-from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample, sweep_of
 
 STOCHASTIC = Setting.parse("gaussian_noise:mid")
 FIXED = Setting.parse("invert")
@@ -293,14 +293,13 @@ def received(**grids: str) -> object:
 
 
 def test_rungs_that_reach_the_model_as_one_are_named(world: World) -> None:
-    from pytest_vlmrobust.core.cell import SweepMetric
 
     world.model.answer = received(resolution4="1x2x2", resolution8="1x2x2", resolution12="1x3x4", resolution16="1x4x4")  # type: ignore[assignment]
     settings = [Setting.parse(f"resolution:{edge}") for edge in (4, 8, 12, 15)]
     judged = judge(world)
     assert judged.cell(cell("resolution:8")).received == "image grid thw 1x2x2"
     assert judged.cell(cell("resolution:15")).received == ""
-    record = judged.sweep(SweepMetric("model", "data", "resolution_accuracy"), [CLEAN, *settings])
+    record = judged.sweep(sweep_of("resolution_accuracy"), [CLEAN, *settings])
     unknown, collapsed = record.notes
     assert unknown == "the model does not say at which size it received resolution:15: whether these differ is unknown"
     assert collapsed.startswith(
@@ -310,18 +309,17 @@ def test_rungs_that_reach_the_model_as_one_are_named(world: World) -> None:
 
 def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
     """Pictures that are smaller than the lowest rung are left as they are: a model cannot lose on them."""
-    from pytest_vlmrobust.core.cell import SweepMetric
     from pytest_vlmrobust.core.decision import Outcome
 
     judged, edge = judge(world), max(picture(0).shape)
     large = [Setting.parse(f"resolution:{size}") for size in (edge, edge + 8, edge + 40)]
     for metric in ("absolute_continuous_error", "largest_downward_step", "resolution_accuracy"):
-        record = judged.sweep(SweepMetric("model", "data", metric), [CLEAN, *large])
+        record = judged.sweep(sweep_of(metric), [CLEAN, *large])
         assert record.outcome is Outcome.NOT_APPLICABLE
         assert record.reason == "all 3 rungs showed the same images, as happens when no image is larger than the lowest rung"
         assert all(not math.isfinite(measure.value) for measure in record.measures)
     lower = Setting.parse("resolution:8")
-    record = judged.sweep(SweepMetric("model", "data", "absolute_continuous_error"), [CLEAN, lower, *large])
+    record = judged.sweep(sweep_of("absolute_continuous_error"), [CLEAN, lower, *large])
     assert math.isfinite(record.measures[0].value)
     named = ", ".join(map(str, large))
     assert record.notes[0] == f"{named} showed the same images, as happens when no image is larger than the lowest of these"
