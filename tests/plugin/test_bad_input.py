@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Project, ends
+from .conftest import SUITE, Project, ends
 
 
 def refused(result: pytest.RunResult, *words: str) -> None:
@@ -17,36 +17,30 @@ def refused(result: pytest.RunResult, *words: str) -> None:
         assert word in line, text
 
 
-def test_no_model(project: Project) -> None:
-    refused(project.pytester.runpytest("suite"), "none was named", "--vlm=NAME", "--vlm=tiny")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ("none was named", "--vlm=NAME", "--vlm=tiny")),
+        (("--vlm=tinny",), ("unknown model 'tinny'", "Did you mean 'tiny'?")),
+        (("--vlm=scripted:model.yaml", "--vlm-dataset=shaeps"), ("dataset 'shaeps' was not found", "Did you mean 'shapes'?")),
+        (("--vlm=scripted:model.yaml", "--vlm-thresholds=nowhere.yaml"), ("nowhere.yaml", "there is no file")),
+    ],
+)
+def test_names_of_nothing(project: Project, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    refused(project.pytester.runpytest(*arguments, "suite"), *words)
 
 
-def test_an_unknown_model(project: Project) -> None:
-    refused(project.pytester.runpytest("--vlm=tinny", "suite"), "unknown model 'tinny'", "Did you mean 'tiny'?")
-
-
-def test_an_unknown_dataset(project: Project) -> None:
-    result = project.pytester.runpytest(
-        "--vlm=scripted:model.yaml", "--vlm-dataset=shaeps", "--vlm-thresholds=policy.yaml", "suite"
-    )
-    refused(result, "dataset 'shaeps' was not found", "Did you mean 'shapes'?")
-
-
-def test_an_unknown_setting(project: Project) -> None:
-    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
-    refused(project.run(), "unknown setting, or set of settings 'flip_w'", "Did you mean 'flip_v'?")
-
-
-def test_an_unknown_level(project: Project) -> None:
-    project.write(
-        "suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace("solarize:low", "solarize:hihg")
-    )
-    refused(project.run(), "solarize", "hihg", "low")
-
-
-def test_an_unknown_metric(project: Project) -> None:
-    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace("visual_gain", "visual_gian"))
-    refused(project.run(), "unknown metric 'visual_gian'", "Did you mean 'visual_gain'?")
+@pytest.mark.parametrize(
+    ("name", "misspelt", "words"),
+    [
+        ('"flip_v"', '"flip_w"', ("unknown setting, or set of settings 'flip_w'", "Did you mean 'flip_v'?")),
+        ("solarize:low", "solarize:hihg", ("solarize", "hihg", "low")),
+        ("visual_gain", "visual_gian", ("unknown metric 'visual_gian'", "Did you mean 'visual_gain'?")),
+    ],
+)
+def test_names_in_a_suite(project: Project, name: str, misspelt: str, words: tuple[str, ...]) -> None:
+    project.write("suite/test_suite.py", SUITE.replace(name, misspelt))
+    refused(project.run(), *words)
 
 
 def test_a_suite_test_without_marks(project: Project) -> None:
@@ -59,13 +53,8 @@ def test_a_typo_in_the_thresholds(project: Project) -> None:
     refused(project.run(), "policy.yaml:3", "maxx", "max")
 
 
-def test_an_absent_thresholds_file(project: Project) -> None:
-    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-thresholds=nowhere.yaml", "suite")
-    refused(result, "nowhere.yaml", "there is no file")
-
-
 @pytest.mark.parametrize(
-    ("argument", "words"),
+    ("options", "words"),
     [
         ("--vlm-store=", ("--vlm-store is empty: name a directory",)),
         ("--vlm-timeout=-1", ("--vlm-timeout -1: expected 0 or more seconds",)),
@@ -77,10 +66,19 @@ def test_an_absent_thresholds_file(project: Project) -> None:
         ("--vlm-preprocessing=quick", ("--vlm-preprocessing 'quick'", "expected one of fast, library")),
         ("--vlm=", ("--vlm is empty",)),
         ("--vlm-report=policy.yaml/x", ("--vlm-report", "cannot make the directory")),
+        ("--vlm-samples=3", ("--vlm-samples: there is no such option. Did you mean '--vlm-sample'? ",)),
+        ("--vlm-engine=rey", ("--vlm-engine 'rey': expected one of local, ray.", "Did you mean 'ray'?")),
+        ("--vlm-ray-address=auto", ("--vlm-ray-address is about Ray. Add --vlm-engine ray, or leave it out",)),
+        ("--vlm-ray-gpus=0.5", ("--vlm-ray-gpus is about Ray.",)),
+        ("--vlm-engine=ray --vlm-ray-gpus=1.5", ("--vlm-ray-gpus 1.5: expected a share of a GPU",)),
+        ("--vlm-engine=ray --vlm-ray-cpus=0", ("--vlm-ray-cpus 0: expected 1 or more",)),
+        ("--vlm-engine=ray --vlm-ray-actors=-1", ("--vlm-ray-actors -1: expected 0 or more actors",)),
+        ("--vlm-engine=ray --vlm-batch-size=auto", ("--vlm-batch-size auto finds a size by timing this process.",)),
+        ("--vlm-engine=ray --vlm-device=cuda:1", ("--vlm-device cuda:1: Ray gives each actor its GPU.",)),
     ],
 )
-def test_option_values(project: Project, argument: str, words: tuple[str, ...]) -> None:
-    refused(project.run(argument), *words)
+def test_option_values(project: Project, options: str, words: tuple[str, ...]) -> None:
+    refused(project.run(*options.split()), *words)
 
 
 def test_a_seed_of_zero_is_a_seed(project: Project) -> None:
@@ -89,7 +87,7 @@ def test_a_seed_of_zero_is_a_seed(project: Project) -> None:
 
 @pytest.mark.slow
 def test_mistakes_are_refused_under_xdist_too(project: Project) -> None:
-    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
+    project.write("suite/test_suite.py", SUITE.replace('"flip_v"', '"flip_w"'))
     refused(project.run("-n2"), "unknown setting, or set of settings 'flip_w'")
     refused(project.pytester.runpytest("suite", "-n2"), "none was named")
 
@@ -112,10 +110,6 @@ def test_missing_suites_name_the_command_that_writes_some(project: Project) -> N
     result.stdout.fnmatch_lines(
         ["INCONCLUSIVE:*No suite was found here. Write one: vlmrobust init --model MODEL*, or vlmrobust init for the demo*"]
     )
-
-
-def test_misspelt_option_is_refused_with_the_right_one(project: Project) -> None:
-    ends(project.run("--vlm-samples=3"), 4, "ERROR: --vlm-samples: there is no such option. Did you mean '--vlm-sample'? *")
 
 
 def test_option_that_a_conftest_adds_is_taken(project: Project) -> None:
@@ -165,16 +159,13 @@ def test_with_broken(broken, vlm_cell):
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_malformed_rows_are_named_with_their_line(project: Project) -> None:
+def test_malformed_rows_and_unreadable_pictures_are_named(project: Project) -> None:
+    (project.path / "pictures" / "5.png").write_bytes(b"not an image")
+    ends(project.run(), 11, "*pictures/5.png*cannot be decoded*")
     lines = (project.path / "data.jsonl").read_text().splitlines()
     lines[2] = '{"id": "q2", "question": "?", "answer": "B", "imagee": "pictures/2.png"}'
     project.write("data.jsonl", "\n".join(lines) + "\n")
     ends(project.run(), 11, "*data.jsonl:3*imagee*")
-
-
-def test_an_unreadable_picture_names_its_sample_and_spares_the_other_work(project: Project) -> None:
-    (project.path / "pictures" / "5.png").write_bytes(b"not an image")
-    ends(project.run(), 11, "*pictures/5.png*cannot be decoded*")
 
 
 def test_an_empty_dataset(project: Project) -> None:
@@ -273,23 +264,6 @@ def test_a_plan_without_a_scorer_and_a_list_of_its_tests(project: Project) -> No
 def test_a_benchmark_that_is_graded_by_a_language_model(project: Project) -> None:
     project.write("MMVet.tsv", "index\timage_path\tquestion\tanswer\n0\tpictures/0.png\tWhat is it?\ta dog\n")
     refused(project.run("--vlm-dataset=MMVet.tsv"), "MM-Vet is not scored here, since its rule asks a language model: dataset")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--vlm-engine=rey",), ("--vlm-engine 'rey': expected one of local, ray.", "Did you mean 'ray'?")),
-        (("--vlm-ray-address=auto",), ("--vlm-ray-address is about Ray. Add --vlm-engine ray, or leave it out",)),
-        (("--vlm-ray-gpus=0.5",), ("--vlm-ray-gpus is about Ray.",)),
-        (("--vlm-engine=ray", "--vlm-ray-gpus=1.5"), ("--vlm-ray-gpus 1.5: expected a share of a GPU",)),
-        (("--vlm-engine=ray", "--vlm-ray-cpus=0"), ("--vlm-ray-cpus 0: expected 1 or more",)),
-        (("--vlm-engine=ray", "--vlm-ray-actors=-1"), ("--vlm-ray-actors -1: expected 0 or more actors",)),
-        (("--vlm-engine=ray", "--vlm-batch-size=auto"), ("--vlm-batch-size auto finds a size by timing this process.",)),
-        (("--vlm-engine=ray", "--vlm-device=cuda:1"), ("--vlm-device cuda:1: Ray gives each actor its GPU.",)),
-    ],
-)
-def test_options_of_the_engine_that_make_no_sense(project: Project, options: tuple[str, ...], words: tuple[str, ...]) -> None:
-    refused(project.run(*options), *words)
 
 
 def test_a_scripted_model_is_not_hosted_by_ray(project: Project) -> None:

@@ -42,15 +42,18 @@ def records(project: Project, out: str = "out") -> dict[str, Record]:
     return {line["id"]: Record.from_json(json.dumps(line)) for line in lines}
 
 
-def test_the_same_model_loses_nothing(compared: Project) -> None:
+def test_the_same_model_loses_nothing_and_a_worse_one_fails_on_the_mean_too(compared: Project) -> None:
     compared.run("--vlm-report=first").assert_outcomes(passed=TESTS)
     result = compared.run("--vlm-baseline=first", "--vlm-report=out")
-    ends(result, 0, "compared with the baseline: 0 answers got worse, 0 got better (6 tests)")
-    result.assert_outcomes(passed=TESTS + 1)
+    ends(result, 0, "compared with the baseline: 0 answers got worse, 0 got better (6 tests)").assert_outcomes(passed=TESTS + 1)
     values = {
         m.value for r in records(compared).values() for m in r.measures if "baseline" in m.metric or m.metric == "drop_increase"
     }
     assert values == {0.0}
+    compared.script({"setting": "invert", "answer": "A"}, name="newer")
+    worse = compared.run("--vlm-baseline=first", models=("newer",))
+    mean = "*FAIL newer-data-mean_baseline_drop: mean_baseline_drop 25.0 pp > 10 pp (rule mean, policy.yaml:7)*"
+    worse.stdout.fnmatch_lines([mean])
 
 
 def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project) -> None:
@@ -125,15 +128,6 @@ def test_questions_in_common_are_needed_and_must_be_the_same(compared: Project) 
     data.write_text("\n".join(json.dumps({**line, "question": "Another?"}) for line in lines[:4]))
     compared.run(*common).stdout.fnmatch_lines(["*of 4 samples here, 4 ask something else there*"])
     ends(compared.run("--vlm-baseline-samples=common"), 4, "*--vlm-baseline-samples needs --vlm-baseline DIR*")
-
-
-def test_the_mean_over_settings_fails_too(compared: Project) -> None:
-    compared.run("--vlm-report=first")
-    compared.script({"setting": "invert", "answer": "A"}, name="newer")
-    result = compared.run("--vlm-baseline=first", models=("newer",))
-    result.stdout.fnmatch_lines(
-        ["*FAIL newer-data-mean_baseline_drop: mean_baseline_drop 25.0 pp > 10 pp (rule mean, policy.yaml:7)*"]
-    )
 
 
 def test_only_cells_that_the_baseline_has_are_counted(compared: Project) -> None:
@@ -244,20 +238,14 @@ def test_a_baseline_that_is_none_ends_the_run_at_once(compared: Project) -> None
     compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*latest: *.vlmrobust holds no run here. *"])
 
 
-def test_a_baseline_may_be_the_newest_run_or_the_one_before_it(compared: Project) -> None:
+def test_a_baseline_may_be_the_newest_run_the_one_before_it_or_named_as_runs_are_listed(compared: Project) -> None:
     compared.run("--vlm-report=first")
     compared.run("--vlm-baseline=previous").stderr.fnmatch_lines(["*previous: *.vlmrobust holds 1 run. *"])
-    result = compared.run("--vlm-baseline=latest", "--vlm-report=second")
-    result.stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, *"])
-    compared.run("--vlm-baseline=previous").stdout.fnmatch_lines(["compared with the baseline: 0 answers got worse, *"])
-    ends(compared.run("--vlm-baseline=latest", "--vlm-update-baseline"), 4, "*that names another run after each one*")
-
-
-def test_a_baseline_may_be_named_as_runs_are_listed(compared: Project) -> None:
-    compared.run("--vlm-report=first")
-    (name,) = (path.name for path in (compared.path / ".vlmrobust" / "runs").iterdir())
-    assert compared.run(f"--vlm-baseline={name}").ret == compared.run("--vlm-baseline=first").ret != 4
+    name = compared.the_run.name
     compared.run(f"--vlm-baseline={name}x").stderr.fnmatch_lines([f"*holds no predictions.sqlite*Did you mean '{name}'*"])
+    for baseline in ("first", name, "latest", "previous"):
+        ends(compared.run(f"--vlm-baseline={baseline}"), 0, "compared with the baseline: 0 answers got worse, *")
+    ends(compared.run("--vlm-baseline=latest", "--vlm-update-baseline"), 4, "*that names another run after each one*")
 
 
 def test_a_run_whose_tests_stopped_early_is_no_baseline(compared: Project) -> None:

@@ -252,11 +252,6 @@ def test_no_rule_at_all_for_what_ran_is_not_go(project: Project) -> None:
     ends(project.run("-k", "flip_v"), 10, "INCONCLUSIVE*")
 
 
-def test_a_partial_selection_says_so(project: Project) -> None:
-    result = project.run("-k", "flip_v or clean")
-    result.stdout.fnmatch_lines(["only 2 of 8 tests ran*"])
-
-
 def test_a_waived_breach_is_an_xfail_with_its_reason(project: Project) -> None:
     project.script({"setting": "invert", "answer": "A"})
     waiver = "{id: W%d, owner: jo, reason: known, expires: %s, metric: %s, cap: 100pp%s}"

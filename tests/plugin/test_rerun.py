@@ -33,21 +33,20 @@ def header(result: pytest.RunResult) -> str:
     return next(line for line in result.outlines if line.startswith("vlm: --vlm-rerun"))
 
 
-def test_only_what_failed_runs_again(any_project: Project) -> None:
+def test_only_what_failed_runs_again_and_is_not_go_by_itself(any_project: Project) -> None:
     any_project.script(*BROKEN)
     assert any_project.run().ret == 1
+    deselected = 0 if "-n2" in any_project.arguments else TESTS - 3
     again = ends(any_project.run("--vlm-rerun=failed"), 1, "only 3 of 8 tests ran*", "NO-GO*")
-    again.assert_outcomes(failed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
+    again.assert_outcomes(failed=3, deselected=deselected)
     assert header(again).startswith("vlm: --vlm-rerun failed: 3 tests to run again of run 2")
     assert header(again).endswith("(3 FAIL, 2 not judged, 3 PASS)")
-
-
-def test_what_is_mended_is_not_go_by_itself(any_project: Project) -> None:
-    any_project.script(*BROKEN)
-    any_project.run()
     any_project.script()
-    again = ends(any_project.run("--vlm-rerun=failed"), 10, "not GO: 5 of 8 tests were not selected*")
-    again.assert_outcomes(passed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
+    mended = ends(any_project.run("--vlm-rerun=failed"), 10, "not GO: 5 of 8 tests were not selected*")
+    mended.assert_outcomes(passed=3, deselected=deselected)
+    named = [json.loads((run / "manifest.json").read_text())["repeats"] for run in run_directories(any_project)]
+    whole = next(run.name for run, name in zip(run_directories(any_project), named, strict=True) if not name)
+    assert sorted(named) == ["", whole, whole]
 
 
 def test_nothing_to_run_again_is_said_and_is_five(any_project: Project) -> None:
@@ -77,12 +76,9 @@ def test_it_is_about_the_last_run_of_these_models(project: Project) -> None:
     again.assert_outcomes(failed=2, deselected=TESTS - 2)
 
 
-def test_without_an_earlier_run_it_is_refused(project: Project) -> None:
+def test_without_an_earlier_run_and_with_other_words_it_is_refused(project: Project) -> None:
     result = project.run("--vlm-rerun=failed")
     ends(result, 4, "ERROR: --vlm-rerun failed: *.vlmrobust has no earlier run about model. Run once without*")
-
-
-def test_other_words_are_refused(project: Project) -> None:
     result = project.run("--vlm-rerun=fail")
     ends(result, 4, "*--vlm-rerun 'fail': expected one of failed, errors, inconclusive. Did you mean 'failed'?")
 
@@ -115,16 +111,6 @@ def test_what_was_mended_since_does_not_run_again(project: Project) -> None:
     assert project.run("--vlm-rerun=failed").ret == 5
     project.run().assert_outcomes(passed=TESTS)
     assert "reruns" not in header(project.run("--vlm-rerun=failed"))
-
-
-def test_a_rerun_names_the_run_that_it_repeats(any_project: Project) -> None:
-    any_project.script(*BROKEN)
-    any_project.run()
-    for _ in range(2):
-        any_project.run("--vlm-rerun=failed")
-    named = [json.loads((run / "manifest.json").read_text())["repeats"] for run in run_directories(any_project)]
-    whole = next(run.name for run, name in zip(run_directories(any_project), named, strict=True) if not name)
-    assert sorted(named) == ["", whole, whole]
 
 
 def test_reruns_of_a_run_that_was_deleted_still_count(project: Project) -> None:
@@ -193,12 +179,6 @@ def test_a_file_that_could_not_be_collected_runs_again(any_project: Project) -> 
     again.assert_outcomes(passed=1, failed=1, deselected=0 if "-n2" in project.arguments else TESTS)
 
 
-def test_k_narrows_it_further(project: Project) -> None:
-    project.script(*BROKEN)
-    project.run()
-    project.run("--vlm-rerun=failed", "-k", "invert").assert_outcomes(failed=1, deselected=TESTS - 1)
-
-
 def test_the_command_of_a_breach_runs_that_test_alone(any_project: Project) -> None:
     any_project.script({"setting": "invert", "answer": "A"})
     first = any_project.run("-k", "invert or worst")
@@ -222,10 +202,11 @@ def test_the_command_of_a_breach_runs_that_test_alone(any_project: Project) -> N
     assert alone.ret == 1
 
 
-def test_the_command_of_all_breaches_runs_them_all(project: Project) -> None:
+def test_the_command_of_all_breaches_runs_them_all_and_k_narrows_it_further(project: Project) -> None:
     project.script(*BROKEN)
     (last,) = [words for words in commands(project.run()) if "--vlm-rerun=failed" in words]
     project.pytester.runpytest(*last[1:]).assert_outcomes(failed=3, deselected=TESTS - 3)
+    project.run("--vlm-rerun=failed", "-k", "invert").assert_outcomes(failed=1, deselected=TESTS - 1)
 
 
 def test_from_another_directory_the_command_still_finds_its_test(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
