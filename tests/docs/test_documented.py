@@ -53,13 +53,8 @@ def test_errors(name: str) -> None:
     assert f"`{name}`" in TEXT
 
 
-@pytest.mark.cases("name", [*PROFILES, VARIABLE])
-def test_profiles_of_property_checks(name: str) -> None:
-    assert re.search(rf"\b{name}\b", TEXT)
-
-
-@pytest.mark.cases("name", [str(name) for name in (*Outcome, *Decision)])
-def test_outcomes_and_decisions(name: str) -> None:
+@pytest.mark.cases("name", [*PROFILES, VARIABLE, *map(str, Outcome), *map(str, Decision)])
+def test_profiles_of_property_checks_outcomes_and_decisions(name: str) -> None:
     assert re.search(rf"\b{name}\b", TEXT)
 
 
@@ -136,34 +131,22 @@ def test_folders_of_identities(name: str) -> None:
     assert f"`{name}`" in page("data.md").partition("### Your own faces")[2].partition("\n## ")[0]
 
 
-@pytest.mark.cases("key", own_rows.KEYS)
-def test_keys_of_jsonl(key: str) -> None:
-    assert f"`{key}`" in page("data.md")
+KEYS = {
+    "data.md": [*own_rows.KEYS, *perturbations.CHANGES],
+    "models.md": [*models_file.FIELDS, *(field.name for field in fields(Generation))],
+    "thresholds.md": [*load.SCOPE],
+    "metrics.md": [need.value for need in (Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE, Needs.PERTURBED_BY_SETTING)],
+}
 
 
-@pytest.mark.cases("tag", perturbations.CHANGES)
-def test_kinds_of_change(tag: str) -> None:
-    assert f"`{tag}`" in page("data.md")
-
-
-@pytest.mark.cases("key", [*models_file.FIELDS, *(field.name for field in fields(Generation))])
-def test_keys_of_the_models_file(key: str) -> None:
-    assert f"`{key}`" in page("models.md")
+@pytest.mark.cases(("name", "key"), [(name, key) for name, keys in KEYS.items() for key in keys])
+def test_keys_of_files_and_what_a_metric_may_need(name: str, key: str) -> None:
+    assert f"`{key}`" in page(name)
 
 
 @pytest.mark.cases("key", [*load.TOP_KEYS, *budgets.BUDGET_KEYS, *load.RULE_KEYS, *load.WAIVER_KEYS])
 def test_keys_of_a_thresholds_file(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
-
-
-@pytest.mark.cases("key", load.SCOPE)
-def test_keys_of_a_scope(key: str) -> None:
-    assert f"`{key}`" in page("thresholds.md")
-
-
-@pytest.mark.cases("need", [Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE, Needs.PERTURBED_BY_SETTING])
-def test_what_a_metric_may_need(need: Needs) -> None:
-    assert f"`{need.value}`" in page("metrics.md")
 
 
 def test_the_tour_of_the_architecture_leads_to_functions_that_exist() -> None:

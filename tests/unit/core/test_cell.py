@@ -10,15 +10,21 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Sett
 from pytest_vlmrobust.core.errors import SettingError
 
 
-def test_ids_are_those_of_the_contract() -> None:
-    assert str(Cell("qwen2-vl-2b", "mmbench", Setting.parse("glass_blur:low"))) == "qwen2-vl-2b-mmbench-glass_blur:low"
-    assert str(SweepMetric("qwen2-vl-2b", "mmbench", "worst_case_drop")) == "qwen2-vl-2b-mmbench-worst_case_drop"
+def test_ids_are_those_of_the_contract_and_show_what_a_test_is_about() -> None:
+    about = [
+        Cell("qwen2-vl-2b", "mmbench", Setting.parse("glass_blur:low")),
+        SweepMetric("qwen2-vl-2b", "mmbench", "worst_case_drop"),
+        FamilyMetric("f", "d", "scale_gap", "clean"),
+    ]
+    ids = ["qwen2-vl-2b-mmbench-glass_blur:low", "qwen2-vl-2b-mmbench-worst_case_drop", "f-d-scale_gap-clean"]
+    assert list(map(repr, about)) == list(map(str, about)) == ids
 
 
-def test_cells_are_values() -> None:
+def test_cells_and_settings_are_values() -> None:
     fog = Setting.parse("fog:low")
     assert Cell("m", "d", fog) == Cell("m", "d", Setting.parse("fog:low"))
     assert len({Cell("m", "d", fog), Cell("m", "d", fog), Cell("n", "d", fog)}) == 2
+    assert {Setting.parse("fog:mid"): 1}[Setting((Step("fog", "mid"),))] == 1
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
@@ -80,21 +86,4 @@ def test_name_and_level() -> None:
     assert Setting.parse("flip_h").level is None
     composed = Setting.parse("fog:mid+flip_h")
     assert (composed.name, composed.level) == ("fog+flip_h", None)
-
-
-def test_the_two_baselines_are_spelled_like_any_setting() -> None:
-    assert Setting.parse("clean") == CLEAN
-    assert Setting.parse("no_image") == NO_IMAGE
-
-
-def test_settings_are_keys() -> None:
-    assert {Setting.parse("fog:mid"): 1}[Setting((Step("fog", "mid"),))] == 1
-
-
-def test_what_a_test_is_about_is_shown_by_its_id() -> None:
-    about = [
-        Cell("m", "d", Setting.parse("fog:mid")),
-        SweepMetric("m", "d", "visual_gain"),
-        FamilyMetric("f", "d", "scale_gap", "clean"),
-    ]
-    assert list(map(repr, about)) == list(map(str, about)) == ["m-d-fog:mid", "m-d-visual_gain", "f-d-scale_gap-clean"]
+    assert (Setting.parse("clean"), Setting.parse("no_image")) == (CLEAN, NO_IMAGE)

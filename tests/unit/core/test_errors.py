@@ -34,18 +34,11 @@ def test_what_the_user_can_mend_and_what_the_gate_could_not_measure_are_kept_apa
     assert not [error for error in ALL if issubclass(error, UsageError) and issubclass(error, InfrastructureError)]
 
 
-def test_an_unknown_name_with_place_and_advice() -> None:
+def test_an_unknown_name_has_place_and_advice_and_a_list_that_is_cut() -> None:
     error = UnknownName("metric", "rce", ["b", "a"], where="t.yaml:3", more="Write 'a'")
     assert str(error) == "t.yaml:3: unknown metric 'rce'. Known: a, b. Write 'a'"
-
-
-def test_nothing_to_choose_from_is_said() -> None:
     assert str(UnknownName("model", "x", [])) == "unknown model 'x'. Known: (nothing is registered)"
-
-
-def test_long_lists_are_cut() -> None:
-    text = str(UnknownName("setting", "x", [f"s{i:02}" for i in range(25)]))
-    assert text.endswith("s18, s19 and 5 more")
+    assert str(UnknownName("setting", "x", [f"s{i:02}" for i in range(25)])).endswith("s18, s19 and 5 more")
     assert " and " not in str(UnknownName("setting", "x", [f"s{i:02}" for i in range(20)]))
 
 

@@ -44,11 +44,8 @@ def test_what_nobody_sees_is_spelled_out(text: str, shown: str) -> None:
     assert printable(shown) == shown
 
 
-def test_some_characters_may_stay() -> None:
+def test_some_characters_may_stay_and_long_text_is_cut_before_it_is_spelled() -> None:
     assert printable("a\nb\x1b", kept="\n") == "a\nb\\x1b"
-
-
-def test_long_text_is_cut_before_it_is_spelled() -> None:
     assert printable("\x00" * 5, 2) == r"\x00\x00 … (3 more characters)"
     assert printable("ab", 2) == "ab"
 
@@ -65,17 +62,11 @@ def test_halves_of_surrogates_keep_their_meaning_in_json() -> None:
     assert without_halves("é\x1b") == "é\x1b"
 
 
-def test_errors_are_printable() -> None:
+def test_errors_reasons_of_failures_and_answers_are_printable_and_short() -> None:
     assert str(BackendError("down: \x1b[2J\n\u202enext")) == "down: \\x1b[2J\n\\u202enext"
     assert len(str(BackendError("x" * 1_000_000))) < 30_000
-
-
-def test_the_reason_of_a_failure_is_one_short_line() -> None:
     failed = Score.unscored("\x1b[2J down\nat \udfff")
     assert (failed.rule, failed.state) == (r"\x1b[2J down at \udfff", "error")
     assert len(Score.unscored("x" * 1_000_000).rule) < 600
-
-
-def test_answers_can_be_written() -> None:
     score = Score(1.0, "te\ud800xt", "\udfff")
     assert (score.rule, score.answer) == (r"te\ud800xt", r"\udfff")
