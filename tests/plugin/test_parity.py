@@ -95,21 +95,13 @@ def test_a_model_that_answers_alike_is_on_a_par_and_one_with_flips_is_not(gate: 
     assert compared(gate, "worse").ret == 1, "4 % that are all lost"
 
 
-def test_few_samples_do_not_show_parity(gate: Project) -> None:
+def test_few_samples_do_not_show_parity_and_without_an_earlier_run_nothing_is_on_a_par(gate: Project) -> None:
     ask_about(gate, 40)
     evaluate(gate)
     ends(compared(gate, "same"), 10, "INCONCLUSIVE  no failures, but * tests are undecided")
-
-
-def test_without_an_earlier_run_nothing_is_on_a_par(gate: Project) -> None:
-    ask_about(gate, 40)
-    ends(
-        gate.pytester.runpytest(
-            "--vlm=scripted:same.yaml", "--vlm-dataset=data.jsonl", "-p", "no:randomly", "--vlm-thresholds=parity", "suite"
-        ),
-        10,
-        "*rule same-answers * is not applicable: baseline_flip_rate compares with an earlier run*",
-    )
+    given = ("--vlm=scripted:same.yaml", "--vlm-dataset=data.jsonl", "-p", "no:randomly", "--vlm-thresholds=parity", "suite")
+    said = "*rule same-answers * is not applicable: baseline_flip_rate compares with an earlier run*"
+    ends(gate.pytester.runpytest(*given), 10, said)
 
 
 # Checkpoints: the embedded model, and copies of it with fewer bits.

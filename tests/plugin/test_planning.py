@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -35,6 +34,14 @@ def test_a_plan_says_what_the_run_then_does(any_project: Project) -> None:
     assert plan.parseoutcomes().keys() <= {"warnings"}
     assert not list((any_project.path / ".vlmrobust").glob("runs/*"))
     assert inferred(any_project.run()) == PASSES
+    again = any_project.run("--vlm-plan")
+    assert row(again)[5:8] == [str(PASSES), "0", "0 s"]
+    rate = "model-data: * s an answer in one process (median of * cells of run 2*"
+    again.stdout.fnmatch_lines([rate, "disk: about * an answer*"])
+    again.stdout.no_fnmatch_line("*are new to this store*")
+    (journal,) = (any_project.path / ".vlmrobust").glob("runs/*/records.jsonl")
+    journal.write_text("{}\n")  # of another release
+    assert row(any_project.run("--vlm-plan"))[5:] == [str(PASSES), "0"]
 
 
 def test_it_reads_no_pixels_and_asks_nothing(project: Project) -> None:
@@ -43,18 +50,6 @@ def test_it_reads_no_pixels_and_asks_nothing(project: Project) -> None:
     project.script({"setting": "*", "error": "asked"})
     plan = project.run("--vlm-plan")
     assert row(plan)[4] == str(PASSES)
-
-
-def test_after_a_run_the_store_holds_all_and_rates_are_measured(project: Project) -> None:
-    project.run()
-    plan = project.run("--vlm-plan")
-    assert row(plan)[5:8] == [str(PASSES), "0", "0 s"]
-    rate = "model-data: * s an answer in one process (median of * cells of run 2*"
-    plan.stdout.fnmatch_lines([rate, "disk: about * an answer*"])
-    plan.stdout.no_fnmatch_line("*are new to this store*")
-    (journal,) = (project.path / ".vlmrobust").glob("runs/*/records.jsonl")
-    journal.write_text("{}\n")  # of another release
-    assert row(project.run("--vlm-plan"))[5:] == [str(PASSES), "0"]
 
 
 def test_what_k_leaves_out_is_not_planned_and_what_a_test_needs_is(project: Project) -> None:
@@ -110,15 +105,9 @@ def test_tokens_are_means_of_stored_answers(project: Project) -> None:
     plan.stdout.fnmatch_lines(["*; 100 prompt tokens an answer, 50 of them visual (mean of 2 stored answers)"])
 
 
-def test_a_data_set_that_cannot_be_read_is_said(project: Project) -> None:
+def test_what_cannot_be_planned_is_said(project: Project) -> None:
+    ends(project.run("--vlm-plan", "-k", "nothing_is_called_this"), 5, "0 inferences, *")
     (project.path / "data.jsonl").write_text("{}\n")
     ends(project.run("--vlm-plan"), 5, "cannot be planned: *data.jsonl*")
-
-
-def test_a_file_that_cannot_be_collected_is_no_plan(project: Project) -> None:
-    Path(project.path / "suite" / "test_broken.py").write_text("import nothing_of_that_name\n")
+    project.write("suite/test_broken.py", "import nothing_of_that_name\n")
     assert project.run("--vlm-plan").ret == 2
-
-
-def test_with_nothing_selected_the_plan_is_empty(project: Project) -> None:
-    ends(project.run("--vlm-plan", "-k", "nothing_is_called_this"), 5, "0 inferences, *")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -60,11 +59,6 @@ def pytest_unconfigure():  # this run may share its process with others
 CELLS = 6
 
 
-def results(project: Project) -> dict[str, Any]:
-    found: dict[str, Any] = project.results("out")
-    return found
-
-
 def noise_properties(file: Path) -> dict[str, str]:
     found = {str(one.get("name")): str(one.get("value")) for one in ET.parse(file).getroot().iter("property")}
     return {name: value for name, value in found.items() if name.startswith("vlm.aa.")}
@@ -87,7 +81,7 @@ def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
             "GO*",
         ]
     )
-    (about,) = results(any_project)["repeatability"]
+    (about,) = any_project.results("out")["repeatability"]
     assert (about["model"], about["dataset"], about["repeated"], about["flipped"]) == ("model", "data", CELLS * SAMPLES, 0)
     assert (about["tighter"], len(about["beside"])) == ([], 1)
     assert "tighter than the noise" not in result.stdout.str()
@@ -104,7 +98,7 @@ def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(pr
             "warning model-data: policy.yaml:5: rule drop (accuracy_drop * is tighter than the noise of*",
         ]
     )
-    (about,) = results(project)["repeatability"]
+    (about,) = project.results("out")["repeatability"]
     assert about["tighter"][0].startswith("policy.yaml:5: rule drop (accuracy_drop <= 20 pp) is tighter than the noise of")
     assert {json.loads(answer)["text"] for _, answer in stored(project)} == {"A", "B"}
     assert sum(json.loads(answer)["text"] == "B" for _, answer in stored(project)) == flipped
@@ -143,21 +137,21 @@ def test_without_it_another_policy_cannot_be_set_beside_the_noise(project: Proje
 def test_a_model_that_is_gone_leaves_no_noise_and_says_so(project: Project) -> None:
     project.write("conftest.py", GONE % (CELLS * SAMPLES))
     ends(project.run("--vlm-aa", "--vlm-report=out"), 0, "A/A model-data: not measured: the model is gone")
-    (about,) = results(project)["repeatability"]
+    (about,) = project.results("out")["repeatability"]
     assert (about["problem"], about["rate"], about["tighter"]) == ("the model is gone", None, [])
     assert "The noise is unknown" in (project.path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_sample_is_spread_over_the_cells(project: Project) -> None:
     project.run("--vlm-aa", "--vlm-aa-sample=6", "--vlm-report=out")
-    (about,) = results(project)["repeatability"]
+    (about,) = project.results("out")["repeatability"]
     assert (about["repeated"], about["cells"]) == (CELLS, CELLS)
 
 
 def test_without_the_option_nothing_is_asked_again(project: Project) -> None:
     result = project.run("--vlm-report=out")
     assert "A/A" not in result.stdout.str()
-    assert results(project)["repeatability"] == []
+    assert project.results("out")["repeatability"] == []
 
 
 def test_each_model_for_itself(project: Project) -> None:
@@ -166,16 +160,11 @@ def test_each_model_for_itself(project: Project) -> None:
     result.stdout.fnmatch_lines(["A/A model-data: 0 of*", "A/A other-data: 0 of*"])
 
 
-def test_offline_it_is_refused(project: Project) -> None:
-    project.run()
-    ends(
-        project.run("--vlm-aa", "--vlm-offline"), 4, "ERROR: --vlm-aa asks the model again, and --vlm-offline forbids asking it*"
-    )
-
-
-@pytest.mark.parametrize("size", ["0", "-3"])
-def test_a_sample_of_nothing_is_refused(project: Project, size: str) -> None:
-    ends(project.run("--vlm-aa", f"--vlm-aa-sample={size}"), 4, f"*--vlm-aa-sample {size}: expected 1 or more*")
+def test_offline_and_with_a_sample_of_nothing_it_is_refused(project: Project) -> None:
+    result = project.run("--vlm-aa", "--vlm-offline")
+    ends(result, 4, "ERROR: --vlm-aa asks the model again, and --vlm-offline forbids asking it*")
+    for size in ("0", "-3"):
+        ends(project.run("--vlm-aa", f"--vlm-aa-sample={size}"), 4, f"*--vlm-aa-sample {size}: expected 1 or more*")
 
 
 def test_what_fails_the_second_time_is_counted_apart(project: Project) -> None:

@@ -95,16 +95,12 @@ def test_a_policy_may_let_a_part_of_a_file_be_go(project: Project) -> None:
     assert named(project, f"{FILE}::TestA").ret == 0
 
 
-def test_every_test_of_a_file_by_its_id_is_the_file(project: Project) -> None:
+def test_a_file_and_every_test_of_it_by_its_id_are_the_file(project: Project) -> None:
     project.script()
+    assert named(project, FILE).ret == 0
     result = ends(named(project, *EVERY), 0)
     result.assert_outcomes(passed=TESTS)
     assert "partial" not in result.stdout.str()
-
-
-def test_a_file_is_whole_whatever_else_it_holds(project: Project) -> None:
-    project.script()
-    assert named(project, FILE).ret == 0
 
 
 def test_a_class_that_gates_nothing_asks_for_no_gated_test(project: Project) -> None:

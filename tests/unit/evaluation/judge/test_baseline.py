@@ -17,14 +17,13 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, answered_by
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence
-from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, picture, sample, sweep_of
+from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, measure, picture, sample, sweep_of
 
 SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
 RULES = """
@@ -53,11 +52,6 @@ def judged(world: World, baseline: Path) -> Judge:
     found = Baseline.open(baseline)
     world.kept.append(found.evidence)
     return Judge(world.witnessed("now"), dict.fromkeys(world.refs, policy), TODAY, baseline=found)
-
-
-def measure(record: Record, metric: str) -> Measure:
-    (found,) = [one for one in record.measures if one.metric == metric]
-    return found
 
 
 def test_the_same_answers_lose_nothing(world: World) -> None:

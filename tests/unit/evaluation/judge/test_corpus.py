@@ -14,7 +14,7 @@ import pytest
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request, Score
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.corpus import bounds_of_drop, bounds_of_index, bounds_of_value
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.statistics.clusters import critical_value
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.scoring import CORPUS_METRICS, Sums, corpus_score
-from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, measure, picture, sample
 
 N = 40
 SAMPLES = [Sample(f"q{number}", (), "?", "yes", "yes_no") for number in range(N)]
@@ -98,11 +98,6 @@ def measured(record: Record) -> dict[str, float]:
     return {one.metric: one.value for one in record.measures if one.metric.startswith("corpus")}
 
 
-def whole(record: Record, metric: str) -> Measure:
-    (found,) = [one for one in record.measures if one.metric == metric]
-    return found
-
-
 def judge(world: World) -> Judge:
     return Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1))
 
@@ -136,10 +131,10 @@ def test_below_chance_there_is_no_index(world: World) -> None:
     furnish(world)
     world.model.answer = lambda request: "Yes" if request.setting == "clean" else answer(dataclasses.replace(request, setting=""))
     record = judge(world).cell(cell("patches:2"))
-    index = whole(record, "corpus_pcri")
+    index = measure(record, "corpus_pcri")
     assert math.isnan(index.value)
     assert "the full-image score of 66.7 % is below" in index.reason
-    assert whole(record, "corpus_score").value == pytest.approx(1.0)
+    assert measure(record, "corpus_score").value == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +153,7 @@ def test_a_missing_answer_leaves_the_value_undefined(world: World, failing: str,
         failed_prediction("down") if request.setting == failing and request.sample_id in {"q0", "q1"} else answer(request)
     )
     record = judge(world).cell(cell(asked))
-    assert [math.isnan(whole(record, metric).value) for metric in metrics] == [True] * len(metrics)
+    assert [math.isnan(measure(record, metric).value) for metric in metrics] == [True] * len(metrics)
     assert not [name for name in measured(record) if name.startswith("corpus_score.") and asked == failing]
 
 
@@ -174,17 +169,17 @@ def test_values_drops_and_indices_have_intervals(world: World) -> None:
     mirrored, patched = judged.cell(cell("flip_v")), judged.cell(cell("patches:2"))
     named = ((mirrored, "corpus_score"), (mirrored, "corpus_drop"), (patched, "corpus_pcri"))
     for record, metric in named:
-        found = whole(record, metric)
+        found = measure(record, metric)
         assert found.low < found.value < found.high, metric
-    drop = whole(mirrored, "corpus_drop")
+    drop = measure(mirrored, "corpus_drop")
     assert drop.low >= -1.0
-    assert math.isnan(whole(mirrored, "corpus_score.recall").low)
+    assert math.isnan(measure(mirrored, "corpus_score.recall").low)
 
 
 def test_equal_answers_drop_nothing_but_show_little_on_six_samples(world: World) -> None:
     furnish(world)
     world.model.answer = lambda request: answer(dataclasses.replace(request, setting="clean"))
-    drop = whole(judge(world).cell(cell("flip_v")), "corpus_drop")
+    drop = measure(judge(world).cell(cell("flip_v")), "corpus_drop")
     assert drop.value == 0.0
     assert drop.low < -0.2
     assert drop.high > 0.2
@@ -203,7 +198,7 @@ def test_pairing_makes_the_interval_of_a_drop_narrow(world: World) -> None:
             return "Yes" if (number % 2 == 1) is (number not in wrong.get(request.setting, ())) else "No"
 
         world.model.answer, world.model.version = said, str(shift)
-        drop = whole(judge(world).cell(cell("flip_v")), "corpus_drop")
+        drop = measure(judge(world).cell(cell("flip_v")), "corpus_drop")
         assert drop.value == pytest.approx(0.0, abs=1e-9)
         widths.append(drop.high - drop.low)
     assert widths[0] < 0.5 * widths[1]
@@ -214,7 +209,7 @@ def test_rules_judge_the_interval(world: World, tmp_path: Path) -> None:
     world.model.answer = answer
     (tmp_path / "p.yaml").write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_score, min: 10%}\n", "utf-8")
     policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
-    found = whole(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).cell(cell("clean")), "corpus_score")
+    found = measure(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).cell(cell("clean")), "corpus_score")
     assert (found.outcome, found.target) == (Outcome.PASS, "population")
 
 
@@ -222,6 +217,6 @@ def test_a_metric_of_the_users_own_has_no_interval(world: World, monkeypatch: py
     monkeypatch.setattr(MemoryDataset, "corpus_metric", "of_the_user", raising=False)
     monkeypatch.setitem(CORPUS_METRICS._things, "of_the_user", lambda answers: (len(answers) / 10, {}))
     furnish(world)
-    found = whole(judge(world).cell(cell("flip_v")), "corpus_score")
+    found = measure(judge(world).cell(cell("flip_v")), "corpus_score")
     assert found.value == pytest.approx(0.6)
     assert math.isnan(found.low)

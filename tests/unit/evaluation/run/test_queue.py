@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pytest_vlmrobust.backends.contract import Prepared
 from pytest_vlmrobust.core.cell import AGAIN, Cell, Setting
@@ -34,16 +35,19 @@ def names(questions: list[PendingQuery]) -> list[str]:
     return [question.query.sample.id for question in questions]
 
 
-def test_what_somebody_waits_for_comes_first() -> None:
-    queue = Queue()
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+def test_what_somebody_waits_for_comes_first(queue: Queue) -> None:
     first, second, third = map(query, "abc")
     queue.expect(CELL, [first, second])
     queue.demand(CELL, [second, third])
     assert names([prepared(queue) for _ in range(3)]) == ["b", "c", "a"]
 
 
-def test_a_batch_is_made_once_its_window_is_prepared_and_of_pictures_that_are_alike() -> None:
-    queue = Queue()
+def test_a_batch_is_made_once_its_window_is_prepared_and_of_pictures_that_are_alike(queue: Queue) -> None:
     queue.demand(CELL, map(query, "abcd"))
     for side in (3, 9, 9):
         prepared(queue, side=side)
@@ -54,8 +58,7 @@ def test_a_batch_is_made_once_its_window_is_prepared_and_of_pictures_that_are_al
     assert queue.next_batch(MIXED) == ([], False)
 
 
-def test_where_answers_depend_on_their_batch_it_holds_what_came_in_together() -> None:
-    queue = Queue()
+def test_where_answers_depend_on_their_batch_it_holds_what_came_in_together(queue: Queue) -> None:
     queue.expect(CELL, [query("a")])
     queue.expect(CELL, [query("b"), query("c")])
     for _ in range(3):
@@ -64,16 +67,14 @@ def test_where_answers_depend_on_their_batch_it_holds_what_came_in_together() ->
     assert names(queue.next_batch(APART)[0]) == ["b", "c"]
 
 
-def test_a_question_that_is_asked_again_is_alone_in_its_batch() -> None:
-    queue = Queue()
+def test_a_question_that_is_asked_again_is_alone_in_its_batch(queue: Queue) -> None:
     queue.demand(Cell("model", "data", AGAIN), map(query, "ab"))
     for _ in range(2):
         prepared(queue)
     assert names(queue.next_batch(MIXED)[0]) == ["a"]
 
 
-def test_of_questions_with_one_key_one_is_asked_and_all_are_told() -> None:
-    queue = Queue()
+def test_of_questions_with_one_key_one_is_asked_and_all_are_told(queue: Queue) -> None:
     first, second = query("a", "key"), query("b", "key")
     queue.expect(CELL, [first])
     leader = prepared(queue)
@@ -85,8 +86,7 @@ def test_of_questions_with_one_key_one_is_asked_and_all_are_told() -> None:
     assert not queue.is_pending([first, second])
 
 
-def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves() -> None:
-    queue = Queue()
+def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves(queue: Queue) -> None:
     first, second = query("a", "key"), query("b", "key")
     queue.demand(CELL, [first])
     prepared(queue)
@@ -98,8 +98,7 @@ def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves
     assert names(queue.next_batch(MIXED)[0]) == ["b"]
 
 
-def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other() -> None:
-    queue = Queue()
+def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other(queue: Queue) -> None:
     first, second = query("a", "key"), query("b", "key")
     queue.demand(CELL, [first])
     forgotten = queue.next_new(MIXED)
@@ -112,8 +111,7 @@ def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other() ->
     assert names(queue.next_batch(MIXED)[0]) == ["b"]
 
 
-def test_a_question_that_is_computed_is_not_forgotten() -> None:
-    queue = Queue()
+def test_a_question_that_is_computed_is_not_forgotten(queue: Queue) -> None:
     one = query("a")
     queue.demand(CELL, [one])
     prepared(queue)
@@ -125,16 +123,14 @@ def test_a_question_that_is_computed_is_not_forgotten() -> None:
     assert not queue.is_pending([one])
 
 
-def test_an_answer_from_the_store_is_told_at_once() -> None:
-    queue = Queue()
+def test_an_answer_from_the_store_is_told_at_once(queue: Queue) -> None:
     one = query("a")
     queue.demand(CELL, [one])
     prepared(queue, stored=ANSWER)
     assert queue.collect() == ({one: ANSWER}, None)
 
 
-def test_a_question_that_failed_is_told_when_its_turn_comes() -> None:
-    queue = Queue()
+def test_a_question_that_failed_is_told_when_its_turn_comes(queue: Queue) -> None:
     queue.demand(CELL, [query("a")])
     question = queue.next_new(MIXED)
     assert question is not None
@@ -144,8 +140,7 @@ def test_a_question_that_failed_is_told_when_its_turn_comes() -> None:
     assert queue.collect() == ({}, ERROR)
 
 
-def test_a_failed_question_that_nobody_waits_for_is_forgotten() -> None:
-    queue = Queue()
+def test_a_failed_question_that_nobody_waits_for_is_forgotten(queue: Queue) -> None:
     one = query("a")
     queue.expect(CELL, [one])
     question = queue.next_new(MIXED)
@@ -155,8 +150,7 @@ def test_a_failed_question_that_nobody_waits_for_is_forgotten() -> None:
     assert queue.next_batch(MIXED) == ([], False)
 
 
-def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it() -> None:
-    queue = Queue()
+def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it(queue: Queue) -> None:
     failed, kept = query("a"), query("b")
     queue.expect(CELL, [failed, kept])
     for answer in (Prediction("", "generate", "error", error="lost"), ANSWER):
@@ -166,8 +160,7 @@ def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it() -> Non
     assert list(queue.demanded) == [kept]  # which is looked up
 
 
-def test_what_another_process_works_on_comes_back_ready() -> None:
-    queue = Queue()
+def test_what_another_process_works_on_comes_back_ready(queue: Queue) -> None:
     one, other = query("a"), query("b")
     queue.demand(CELL, [one])
     queue.expect(CELL, [other])

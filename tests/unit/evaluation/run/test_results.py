@@ -15,7 +15,7 @@ import pytest
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.backends.generation import TEXT_INSTEAD
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import OfflineError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request, Score
@@ -287,10 +287,6 @@ def measures(record: Record) -> dict[str, Measure]:
     return {measure.metric: measure for measure in record.measures}
 
 
-def sweep(metric: str) -> SweepMetric:
-    return sweep_of(metric)
-
-
 def test_only_an_unreadable_answer_without_its_pictures_is_a_guess() -> None:
     asked = sample(0)
     assert is_guess(NO_IMAGE, asked, UNPARSED)
@@ -333,10 +329,10 @@ def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World,
     said = "6 of 6 answers of model without the images could not be read and count as guesses"
     assert blind.notes == (said,)
     for metric in ("clean_accuracy", "visual_gain", "worst_case_drop", "mean_drop", "mean_corruption_error"):
-        record = made.sweep(sweep(metric), FLIPS)
+        record = made.sweep(sweep_of(metric), FLIPS)
         assert (record.outcome, [one.metric for one in record.measures]) == (Outcome.MEASURED, [metric])
         assert (said in record.notes) == (metric in ("visual_gain", "mean_corruption_error"))
-    assert measures(made.sweep(sweep("visual_gain"), FLIPS))["visual_gain"].value == pytest.approx(0.5)
+    assert measures(made.sweep(sweep_of("visual_gain"), FLIPS))["visual_gain"].value == pytest.approx(0.5)
 
 
 def test_a_cell_that_is_compared_with_guesses_says_so(world: World, judge: Made) -> None:
@@ -383,7 +379,7 @@ def test_unreadable_answers_with_pictures_still_break_it(world: World, judge: Ma
 
 def test_a_summary_metric_counts_what_it_rests_on_and_leaves_budgets_to_the_cells(world: World, judge: Made) -> None:
     world.model.answer = refusing(setting="flip_h")
-    worst = judge().sweep(sweep("worst_case_drop"), FLIPS)
+    worst = judge().sweep(sweep_of("worst_case_drop"), FLIPS)
     assert (worst.outcome, worst.n_requested, worst.n_refused) == (Outcome.MEASURED, 18, 6)
     assert set(measures(worst)) == {"worst_case_drop"}
 
@@ -397,10 +393,10 @@ def test_a_failed_inference_without_pictures_is_no_guess(world: World, judge: Ma
     made = judge()
     blind = made.cell(cell("no_image"))
     assert (blind.outcome, blind.n_errors, blind.n_guessed) == (Outcome.ERROR, 1, 5)
-    gain = made.sweep(sweep("visual_gain"), FLIPS)
+    gain = made.sweep(sweep_of("visual_gain"), FLIPS)
     assert gain.outcome is Outcome.ERROR
     assert math.isnan(measures(gain)["visual_gain"].value)
-    assert made.sweep(sweep("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
+    assert made.sweep(sweep_of("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
 
 
 def test_a_question_without_pictures_is_no_guess(world: World, judge: Made) -> None:
@@ -408,7 +404,7 @@ def test_a_question_without_pictures_is_no_guess(world: World, judge: Made) -> N
     world.model.answer = lambda _request: REFUSAL
     made = judge()
     assert made.cell(cell("clean")).outcome is Outcome.FAIL
-    gain = made.sweep(sweep("visual_gain"), FLIPS)
+    gain = made.sweep(sweep_of("visual_gain"), FLIPS)
     assert (measures(gain)["visual_gain"].value, gain.n_guessed) == (0.0, 0)
 
 
