@@ -73,6 +73,11 @@ class Project:
         (run,) = (self.path / ".vlmrobust" / "runs").iterdir()
         return run
 
+    @property
+    def decision(self) -> str:
+        """What the manifest of the only run says."""
+        return str(json.loads((self.the_run / "manifest.json").read_text())["decision"])
+
     def results(self, out: str = "out") -> Any:
         """Returns what the report of a run says."""
         return json.loads((self.path / out / "results.json").read_text(encoding="utf-8"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import signal
 import subprocess
@@ -53,6 +52,14 @@ def start(project: Project, *arguments: str) -> ForkedPytest:
     return ForkedPytest([*ARGUMENTS, *arguments], project.path)
 
 
+def finished(code: int, project: Project, *arguments: str) -> str:
+    """Runs the gate to its end, and returns what it printed."""
+    process = start(project, *arguments)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == code, output
+    return output
+
+
 def stored(project: Project) -> int:
     import sqlite3
 
@@ -95,9 +102,7 @@ def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_proj
     assert "stopped early" in output
     assert "\nGO " not in output
     assert 2 * SAMPLES <= kept < CELLS * SAMPLES
-    process = start(slow_project)
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 0, output
+    output = finished(0, slow_project)
     assert f"{CELLS * SAMPLES - kept} inferences" in output
 
 
@@ -110,8 +115,7 @@ def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project
     assert code == 2, output
     assert "INTERNALERROR" not in output
     assert f"pytest was interrupted (by {how.name})" in output
-    run = slow_project.the_run
-    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+    assert slow_project.decision == "INCOMPLETE"
     for file in ("junit.xml", "out/junit.xml"):
         suite = ElementTree.parse(slow_project.path / file).getroot()[0]
         assert {one.get("value") for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"} == {
@@ -167,9 +171,7 @@ def pytest_unconfigure():
 def test_signals_that_somebody_handles_are_left_to_them(slow_project: Project) -> None:
     slow_project.write("conftest.py", SLOW_BACKEND)
     slow_project.write("suite/conftest.py", HANDLERS)
-    process = start(slow_project)
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 0, output
+    output = finished(0, slow_project)
     assert "test_suite.py" in output
     assert (slow_project.path / "tracebacks").read_text().count("in pytest_runtest_teardown") == CELLS + 2
 
@@ -180,20 +182,16 @@ def test_a_process_that_spends_too_much_cpu_time_ends_in_order_though_it_is_told
     code, output = stop_in_the_middle(slow_project, signal.SIGXCPU)
     assert code == 2, output
     assert "pytest was interrupted (by SIGXCPU)" in output
-    run = slow_project.the_run
-    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+    assert slow_project.decision == "INCOMPLETE"
 
 
 def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project: Project) -> None:
     first = "import os, signal\n\n\ndef pytest_runtest_setup():\n    os.kill(os.getpid(), signal.SIGINT)\n"
     slow_project.write("suite/conftest.py", first)
-    process = start(slow_project)
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 2, output
+    output = finished(2, slow_project)
     assert "INCOMPLETE: pytest was interrupted (KeyboardInterrupt), before any verdict" in output
     assert "nothing was measured" not in output
-    run = slow_project.the_run
-    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+    assert slow_project.decision == "INCOMPLETE"
 
 
 def test_what_an_interrupted_run_waits_for_is_said_before_pytest_shows_where_it_was(project: Project) -> None:
@@ -210,9 +208,7 @@ def test_a_signal_that_comes_while_the_run_concludes_does_not_break_into_it(slow
     hook = "@pytest.hookimpl(tryfirst=True)\ndef pytest_terminal_summary():\n"
     late = f"import os\n\nimport pytest\n\n\n{hook}    os.kill(os.getpid(), {how:d})\n"
     slow_project.write("suite/conftest.py", late)
-    process = start(slow_project)
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 0, output
+    output = finished(0, slow_project)
     assert "\nGO " in output
     assert "KeyboardInterrupt" not in output
 
@@ -220,9 +216,7 @@ def test_a_signal_that_comes_while_the_run_concludes_does_not_break_into_it(slow
 @pytest.mark.parametrize("when", ["pytest_runtest_teardown", "pytest_collection_finish"])
 def test_a_model_cannot_end_it_with_exit_code_0(slow_project: Project, when: str) -> None:
     slow_project.write("suite/conftest.py", f"import os\n\n\ndef {when}():\n    os.fork() or os._exit(0)\n    os._exit(0)\n")
-    process = start(slow_project)
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 11, output
+    output = finished(11, slow_project)
     assert output.count("INCOMPLETE: something called os._exit(0) before the run was over") == 1
 
 
@@ -270,8 +264,7 @@ def test_a_signal_behind_the_last_line_makes_no_other_verdict(slow_project: Proj
     decided = "GO" if code == 0 else "NO-GO"
     assert f"\n{decided} " in output
     assert "INTERNALERROR" not in output
-    run = slow_project.the_run
-    assert json.loads((run / "manifest.json").read_text())["decision"] == decided
+    assert slow_project.decision == decided
 
 
 def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_project: Project) -> None:
@@ -288,9 +281,7 @@ def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_proje
     )
     assert rebuilt.returncode == 11, rebuilt.stderr
     assert Path(run / "summary.md").read_text().startswith("# INCOMPLETE")
-    process = start(slow_project)
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 0, output
+    output = finished(0, slow_project)
     # the lease of the dead process on the batch in hand is not waited for
     assert f"{CELLS * SAMPLES - kept} inferences" in output
 
@@ -322,9 +313,7 @@ def test_a_model_that_hangs_is_an_error_of_its_tests_and_ends_no_run(project: Pr
     project.write("conftest.py", HANGING)
     project.write("models.yaml", "models:\n  slow-model: {backend: hanging, path: models.yaml}\n")
     (project.path / "nothing").mkdir()
-    process = start(project, "--vlm-timeout=1", "--vlm-report=out")
-    output, _ = process.communicate(timeout=90)
-    assert process.returncode == 11, output
+    output = finished(11, project, "--vlm-timeout=1", "--vlm-report=out")
     text = " ".join(output.split())
     assert "slow-model has not answered a batch of 2 requests for 1 s (--vlm-timeout), and is dropped" in text
     assert "slow-model was dropped: it did not answer within --vlm-timeout=1 before" in text
@@ -366,8 +355,7 @@ print("the last line")
 @pytest.mark.parametrize("when", ["pytest_runtest_logstart", "pytest_sessionfinish"])
 def test_a_process_that_may_open_no_more_files_ends_in_words(slow_project: Project, when: str) -> None:
     slow_project.write("conftest.py", SLOW_BACKEND + NO_FILES.format(when=when))
-    output, _ = (process := start(slow_project)).communicate(timeout=90)
-    assert process.returncode == 11, output
+    output = finished(11, slow_project)
     assert "oo many" in output
     assert "Traceback" not in output
     assert "INTERNALERROR" not in output

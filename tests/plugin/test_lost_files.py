@@ -85,8 +85,7 @@ def test_a_run_that_lost_what_it_wrote_is_incomplete(project: Project, what: str
     text = " ".join(result.stdout.str().split())
     assert said in text
     assert "INTERNALERROR" not in text
-    run = project.the_run
-    assert json.loads((run / "manifest.json").read_text())["decision"] == "INCOMPLETE"
+    assert project.decision == "INCOMPLETE"
 
 
 @pytest.mark.parametrize("arguments", [WORKERS_IF_SLOW])
