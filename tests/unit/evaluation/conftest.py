@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -27,6 +27,13 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, Store
 
 TODAY = date(2026, 6, 1)
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    """Returns what is there, and lets the test fail where it is not."""
+    assert value is not None
+    return value
 
 
 class MemoryImage:

@@ -24,6 +24,7 @@ from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
 from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import TASKS, task_dataset
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage
+from tests.unit.evaluation.conftest import present
 from tests.unit.evaluation.tasks.fakes import FakeCollection, faces, words
 
 BOX_TASKS = ("guided", "semi_guided", "unguided", "guided_published", "semi_guided_published")
@@ -39,8 +40,7 @@ def samples_of(task: str, collection: FakeCollection) -> list[Sample]:
 
 
 def spoken_in(sample: Sample, convention: str, seen: tuple[int, int] | None = None) -> Sample:
-    about = sample.localisation
-    assert about is not None
+    about = present(sample.localisation)
     space = box_space(convention, about.size, seen)
     return dataclasses.replace(sample, localisation=dataclasses.replace(about, space=space))
 
@@ -63,8 +63,7 @@ def test_the_words_of_pointing() -> None:
 
 def test_the_words_of_localisation() -> None:
     sample = samples_of("semi_guided", faces())[0]
-    assert sample.localisation is not None
-    nose = [round(edge) for edge in sample.localisation.given["nose"]]
+    nose = [round(edge) for edge in present(sample.localisation).given["nose"]]
     assert prompt(sample, "direct") == (
         f"The first picture shows a face: {IMAGE_MARK}\n"
         f"The second picture shows the same face at another size and in another place: {IMAGE_MARK}\n"
@@ -227,8 +226,7 @@ def test_under_a_setting_candidates_still_differ(collection: Collection, other: 
 @PAIRS
 def test_boxes_lie_in_the_picture(collection: Collection, other: Collection) -> None:
     for sample in task_dataset("guided", collection, other).samples():
-        assert sample.localisation is not None
-        for left, top, right, bottom in sample.localisation.boxes.values():
+        for left, top, right, bottom in present(sample.localisation).boxes.values():
             assert 0 <= left < right <= 160
             assert 0 <= top < bottom <= 160
 

@@ -23,7 +23,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence
-from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, measure, picture, sample, sweep_of
+from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, measure, picture, present, sample, sweep_of
 
 SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
 RULES = """
@@ -191,8 +191,7 @@ def test_a_baseline_that_does_not_say_what_it_showed_is_compared_all_the_same(wo
     evidence.close()
     world.samples[0] = dataclasses.replace(world.samples[0], images=world.samples[1].images)
     judge = judged(world, then)
-    assert judge.baseline is not None
-    assert judge.baseline.without_pictures == ("data",)
+    assert present(judge.baseline).without_pictures == ("data",)
     assert judge.cell(cell("flip_v")).outcome is Outcome.PASS
 
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.statistics.clusters import critical_value
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.scoring import CORPUS_METRICS, Sums, corpus_score
-from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, measure, picture, sample
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, measure, picture, present, sample
 
 N = 40
 SAMPLES = [Sample(f"q{number}", (), "?", "yes", "yes_no") for number in range(N)]
@@ -30,9 +30,7 @@ SAMPLES = [Sample(f"q{number}", (), "?", "yes", "yes_no") for number in range(N)
 
 def sums(values: Sequence[float], samples: Sequence[Sample] = SAMPLES) -> Sums:
     said = [Prediction("yes", "generate")] * len(values)
-    found = corpus_score("accuracy", samples, said, [Score(value, "rule") for value in values]).sums
-    assert found is not None
-    return found
+    return present(corpus_score("accuracy", samples, said, [Score(value, "rule") for value in values]).sums)
 
 
 def t_bound(values: Sequence[float], side: float) -> float:

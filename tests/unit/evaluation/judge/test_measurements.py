@@ -37,7 +37,7 @@ from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluat
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.store import Evidence, Store
-from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, present
 
 QUANTITIES = quantities()
 TASKS = ("matching", "pointing", "guided", "semi_guided")
@@ -378,37 +378,28 @@ def test_wrong_answers_that_turn_into_other_wrong_ones_change(world: World) -> N
     """Every target is B."""
     said = {"q1": "A", "q2": "hm", "q3": "B"}
     world.model.answer = lambda request: "B" if request.setting == "clean" else said.get(request.sample_id, " B")
-    changed = measured(world, "answer_change_rate")
-    assert changed is not None
+    changed = present(measured(world, "answer_change_rate"))
     assert changed.value == pytest.approx(2 / 6)
     assert 0.0 < changed.low < changed.value < changed.high
 
 
 def test_answers_that_cannot_be_read_change_with_their_text(world: World) -> None:
     world.model.answer = lambda request: "who  knows" if request.setting == "clean" else "who knows"
-    changed = measured(world, "answer_change_rate")
-    assert changed is not None
+    changed = present(measured(world, "answer_change_rate"))
     assert changed.value == 0.0
 
 
 def test_refusals_are_a_share_of_a_setting(world: World) -> None:
     refused = Prediction("I cannot help with that.", "generate", finish_reason="refusal")
     world.model.answer = lambda request: refused if (request.setting, request.sample_id) == ("flip_h", "q1") else "B"
-    share = measured(world, "refused_share")
-    assert share is not None
+    share = present(measured(world, "refused_share"))
     assert share.value == pytest.approx(1 / 6)
-
-
-def test_letters_refuse_nothing(world: World) -> None:
-    world.model.answer = lambda _request: by_letter("B", 0.8)
-    assert measured(world, "refused_share") is None
 
 
 def test_more_questions_are_answered_with_yes(world: World) -> None:
     world.samples = [replace(one, task="yes_no", options={}, target="no") for one in world.samples[:4]] + world.samples[4:]
     world.model.answer = lambda request: "yes" if request.sample_id == "q1" or request.setting == "flip_h" else "no"
-    shift = measured(world, "yes_rate_shift")
-    assert shift is not None
+    shift = present(measured(world, "yes_rate_shift"))
     assert (shift.value, shift.n) == (0.75, 4)
 
 
@@ -419,12 +410,10 @@ def test_an_answer_that_cannot_be_read_says_neither_yes_nor_no(world: World) -> 
     world.model.answer = lambda request: (
         "no" if request.setting == "clean" else "It may be, it may not be." if request.sample_id in unread else "yes"
     )
-    shift = measured(world, "yes_rate_shift")
-    assert shift is not None
+    shift = present(measured(world, "yes_rate_shift"))
     assert (shift.value, shift.n, shift.reason) == (1.0, 3, "left out 3 questions with an unreadable answer")
     world.model.answer, world.model.version = (lambda request: "no" if request.setting == "clean" else "?"), "2"
-    unknown = measured(world, "yes_rate_shift")
-    assert unknown is not None
+    unknown = present(measured(world, "yes_rate_shift"))
     assert not unknown.valid
 
 
@@ -433,15 +422,9 @@ def test_a_failed_inference_leaves_the_preference_for_a_note_unknown(world: Worl
     world.model.answer = lambda request: (
         failed_prediction("down") if (request.setting, request.sample_id) == (setting, "q0") else "B"
     )
-    preference = measured(world, "text_preference", "note_wrong")
-    assert preference is not None
+    preference = present(measured(world, "text_preference", "note_wrong"))
     assert math.isnan(preference.value)
     assert preference.reason.startswith("scores of 1 of 6 samples are missing")
-
-
-def test_a_choice_has_no_yes_rate(world: World) -> None:
-    world.model.answer = lambda _request: "B"
-    assert measured(world, "yes_rate_shift") is None
 
 
 def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> None:
@@ -452,8 +435,7 @@ def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> N
     said = {"q0": "{4}", "q1": "It has {5} legs", "q2": "{Four} legs", "q3": "A"}
     world.model.answer = lambda request: said.get(request.sample_id, "A")
     for setting in ("clean", "flip_h"):
-        rate = measured(world, "attack_rate", setting)
-        assert rate is not None
+        rate = present(measured(world, "attack_rate", setting))
         assert (rate.value, rate.n) == (0.75, 4)
         assert 0.0 < rate.low < rate.value < rate.high <= 1.0
 
@@ -467,11 +449,6 @@ def test_the_rate_of_a_category_is_that_of_its_answers(world: World) -> None:
     parts = [attack_rate.estimate(CellScores(evaluator, test, result).stratum(name)) for name in ("even", "odd")]
     assert [rate.n for rate in parts if rate] == [3, 3]
     assert [rate.value for rate in parts if rate] == pytest.approx([2 / 3, 1 / 3])
-
-
-def test_where_nothing_is_attacked_there_is_no_rate(world: World) -> None:
-    world.model.answer = lambda _request: "A"
-    assert measured(world, "attack_rate") is None
 
 
 # Confidence: of the questions that letters may answer, and of nothing where their probabilities are not known.
@@ -493,14 +470,11 @@ def by_letter(letter: str, share: float) -> Prediction:
 
 def test_confidence_is_the_share_of_the_chosen_letter(world: World) -> None:
     world.model.answer = lambda request: by_letter("A" if request.setting == "flip_h" else "B", 0.8)
-    at = measured(world, "brier_score")
-    assert at is not None
+    at = present(measured(world, "brier_score"))
     assert at.value == pytest.approx(0.64)
-    more = measured(world, "brier_score_increase")
-    assert more is not None
+    more = present(measured(world, "brier_score_increase"))
     assert more.value == pytest.approx(0.64 - 0.04)
-    clean = measured(world, "brier_score", "clean")
-    assert clean is not None
+    clean = present(measured(world, "brier_score", "clean"))
     assert clean.value == pytest.approx(0.04)
     assert measured(world, "brier_score_increase", "clean") is None
     assert measured(world, "brier_score", "no_image") is None
@@ -508,8 +482,7 @@ def test_confidence_is_the_share_of_the_chosen_letter(world: World) -> None:
 
 def test_an_answer_without_probabilities_is_said_and_never_zero(world: World) -> None:
     world.model.answer = lambda request: "B" if request.sample_id == "q1" else by_letter("B", 0.8)
-    at = measured(world, "expected_calibration_error")
-    assert at is not None
+    at = present(measured(world, "expected_calibration_error"))
     assert not at.valid
     assert math.isnan(at.value)
     assert at.reason == "1 answer came without probabilities of letters"
@@ -518,8 +491,17 @@ def test_an_answer_without_probabilities_is_said_and_never_zero(world: World) ->
 def test_a_failed_inference_is_a_missing_score_and_no_other_kind_of_answer(world: World) -> None:
     failed = Prediction("", "letter_logits", "error", error="down")
     world.model.answer = lambda request: failed if request.sample_id == "q1" else by_letter("B", 0.8)
-    at = measured(world, "expected_calibration_error")
-    assert at is not None
+    at = present(measured(world, "expected_calibration_error"))
     assert at.valid
     assert math.isnan(at.value)
     assert "scores of 1 of " in at.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "metric"),
+    [(by_letter("B", 0.8), "refused_share"), ("B", "yes_rate_shift"), ("A", "attack_rate")],
+    ids=["letters refuse nothing", "a choice has no yes", "nothing is attacked"],
+)
+def test_what_does_not_apply_has_no_value(world: World, said: str | Prediction, metric: str) -> None:
+    world.model.answer = lambda _request: said
+    assert measured(world, metric) is None

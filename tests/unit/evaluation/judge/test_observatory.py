@@ -33,6 +33,7 @@ from pytest_vlmrobust.evaluation.run.prompts import prompt, prompt_leakage_ious
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Store
+from tests.unit.evaluation.conftest import present
 from tests.unit.evaluation.tasks.fakes import faces, words
 
 TASKS = ("matching", "pointing", "guided", "semi_guided", "unguided")
@@ -268,8 +269,7 @@ def test_losing_half_of_one_group_is_a_gap_of_half_and_says_whose(laboratory: La
 def test_boxes_off_by_a_factor_are_a_matter_of_the_convention(laboratory: Laboratory) -> None:
     def answer(sample: Sample, setting: str) -> str:
         del setting
-        assert sample.localisation is not None
-        return written(sample.localisation.boxes, 1000 / 160)
+        return written(present(sample.localisation).boxes, 1000 / 160)
 
     judge = laboratory.judge(answer)
     clean = cell(judge, "guided")
@@ -288,8 +288,7 @@ def test_once_the_convention_is_declared_the_same_boxes_are_right(laboratory: La
     known = {sample.id: sample for sample in laboratory.samples["guided"]}
 
     def script(request: Request) -> str:
-        about = known[request.sample_id].localisation
-        assert about is not None
+        about = present(known[request.sample_id].localisation)
         assert "thousandths" in request.text
         return NOTHING if request.setting == "no_image" else written(about.boxes, 1000 / 160)
 
@@ -325,8 +324,7 @@ def from_the_nose() -> Callable[[Sample, str], str]:
 
     def answer(sample: Sample, setting: str) -> str:
         del setting
-        about = sample.localisation
-        assert about is not None
+        about = present(sample.localisation)
         return written({name: tuple(np.array([*about.given["nose"], 1.0]) @ rule) for name, rule in maps.items()})
 
     return answer
@@ -344,8 +342,7 @@ def beside(sample: Sample, setting: str) -> str:
 def test_boxes_that_follow_from_the_prompt_are_no_task_done(laboratory: Laboratory) -> None:
     laboratory.rules = BOXES_FOUND
     judge = laboratory.judge(from_the_nose())
-    told = prompt_leakage_ious(laboratory.samples["semi_guided"])
-    assert told is not None
+    told = present(prompt_leakage_ious(laboratory.samples["semi_guided"]))
     found = summary(judge, "semi_guided", "identity_accuracy", CLEAN)
     seen = measured(cell(judge, "semi_guided"), "accuracy").value
     assert seen > 0.3
@@ -375,8 +372,7 @@ def test_boxes_that_are_too_few_fail_whatever_they_come_from(laboratory: Laborat
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_of_hardly_any_boxes_something_is_foretold(laboratory: Laboratory, count: int) -> None:
-    told = prompt_leakage_ious(laboratory.samples["semi_guided"][:count])
-    assert told is not None
+    told = present(prompt_leakage_ious(laboratory.samples["semi_guided"][:count]))
     assert told.shape == (count,)
     assert ((told >= 0.0) & (told <= 1.0)).all()
 

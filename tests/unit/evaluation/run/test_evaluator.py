@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.store import Evidence, Store
 from tests.traits import own_traits
-from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample, table_of
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, present, sample, table_of
 
 EVERYONE = [f"q{i}" for i in range(6)]
 
@@ -524,15 +524,11 @@ def test_the_table_pairs_clean_blind_and_perturbed(world: World) -> None:
     world.model.answer = lambda request: wrong.get(request.setting, {}).get(request.sample_id, "B")
     world.samples[1] = dataclasses.replace(world.samples[1], group="together")
     table = table_of(world.evaluator(), [Setting.parse("invert"), Setting.parse("flip_v")])
-    assert table.clean is not None
-    assert table.clean.tolist() == [1.0] * 6
+    assert present(table.clean).tolist() == [1.0] * 6
     assert table.scores("invert").tolist() == [1, 0, 1, 1, 0, 1]
-    assert table.no_image is not None
-    assert table.no_image.tolist() == [0.0] * 6
-    assert table.groups is not None
-    assert list(table.groups) == ["q0", "together", "q2", "q3", "q4", "q5"]
-    assert table.reference_by_setting is not None
-    assert {name: list(scores) for name, scores in table.reference_by_setting.items()} == dict.fromkeys(
+    assert present(table.no_image).tolist() == [0.0] * 6
+    assert list(present(table.groups)) == ["q0", "together", "q2", "q3", "q4", "q5"]
+    assert {name: list(scores) for name, scores in present(table.reference_by_setting).items()} == dict.fromkeys(
         ("clean", "invert", "flip_v"), [0.0] * 6
     )
 
@@ -546,8 +542,7 @@ def test_another_model_may_be_the_reference(world: World) -> None:
 
     evaluator.open_backend = opened
     table = table_of(evaluator, [Setting.parse("invert")], reference="other")
-    assert table.reference_by_setting is not None
-    assert list(table.reference_by_setting["invert"]) == [0.0] * 6
+    assert list(present(table.reference_by_setting)["invert"]) == [0.0] * 6
     assert table.scores("invert").tolist() == [1.0] * 6
 
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.judge.strata import estimates_by_stratum, macro
 from pytest_vlmrobust.evaluation.run.families import families, non_thinking_counterpart
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
-from tests.unit.evaluation.conftest import World, sample, sweep_of
+from tests.unit.evaluation.conftest import World, present, sample, sweep_of
 
 
 def model(name: str, family: str = "", size: float | None = None, mode: str = "direct") -> ModelRef:
@@ -135,8 +135,7 @@ def test_a_part_of_a_table_keeps_what_belongs_together() -> None:
     assert part.groups == ["g0", "g2"]
     assert part.matrix().tolist() == [[0, 0, 0, 1], [1, 1, 1, 1]]
     assert part.patches("patches:2").shape == (2, 4)
-    assert part.no_image is not None
-    assert part.no_image.tolist() == [0, 1]
+    assert present(part.no_image).tolist() == [0, 1]
 
 
 def test_each_stratum_has_the_curve_of_its_samples() -> None:
@@ -151,12 +150,10 @@ def test_each_stratum_has_the_curve_of_its_samples() -> None:
 def test_the_macro_mean_counts_categories_the_same() -> None:
     asked = samples({"a": 3, "b": 1})
     scores = table([[1, 1, 1, 1]] * 3 + [[0, 0, 0, 0]])
-    macro = macro_estimate("resolution_accuracy", scores, asked)
-    assert macro is not None
+    macro = present(macro_estimate("resolution_accuracy", scores, asked))
     assert macro.value == pytest.approx(0.5)
     assert metrics.estimate("resolution_accuracy", scores).value == pytest.approx(0.75)
-    correlation = macro_estimate("resolution_correlation", scores, asked)
-    assert correlation is not None
+    correlation = present(macro_estimate("resolution_correlation", scores, asked))
     assert not correlation.finite
     assert correlation.reason == "on the mean curve of 2 categories; undefined"
 

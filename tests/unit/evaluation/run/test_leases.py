@@ -27,7 +27,7 @@ from pytest_vlmrobust.evaluation.run.leases import (
     owner_name,
 )
 from pytest_vlmrobust.store import Store
-from tests.unit.evaluation.conftest import World, cell
+from tests.unit.evaluation.conftest import World, cell, present
 
 ELSEWHERE = "another-host:4242:77:5c1a.4026531836"
 linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells about processes in /proc")
@@ -97,14 +97,12 @@ def test_another_process_under_the_same_number_is_not_the_owner() -> None:
     with process() as child:
         name = name_of(child.pid)
         assert not is_gone(name)
-        earlier = Owner.parse(name)
-        assert earlier is not None
+        earlier = present(Owner.parse(name))
         assert is_gone(str(dataclasses.replace(earlier, started=str(int(earlier.started) - 1))))
 
 
 def test_nothing_is_assumed_about_other_process_tables_and_other_names() -> None:
-    dead = Owner.parse(dead_process())
-    assert dead is not None
+    dead = present(Owner.parse(dead_process()))
     assert not is_gone(ELSEWHERE)
     assert not is_gone(str(dataclasses.replace(dead, system="another boot")))
     assert not is_gone("main")
@@ -129,8 +127,7 @@ def no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_proc")
 def test_without_proc_a_process_that_ended_is_gone() -> None:
     assert Owner.of_this_process().system == ""
-    dead = Owner.parse(dead_process())
-    assert dead is not None
+    dead = present(Owner.parse(dead_process()))
     assert is_gone(str(dead))
     assert not is_gone(str(dataclasses.replace(dead, host="another-host")))
 

@@ -10,6 +10,7 @@ from pytest_vlmrobust.core.cell import AGAIN, Cell, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.queue import Limits, PendingQuery, Query, Queue
+from tests.unit.evaluation.conftest import present
 
 CELL = Cell("model", "data", Setting.parse("invert"))
 MIXED, APART = Limits(size=2, lanes=1, mixes=True), Limits(size=2, lanes=1, mixes=False)
@@ -23,8 +24,7 @@ def query(name: str, key: str = "") -> Query:
 
 def prepared(queue: Queue, limits: Limits = MIXED, *, side: int = 1, stored: Prediction | None = None) -> PendingQuery:
     """Prepares the next question, with a picture of ``side`` pixels a side."""
-    question = queue.next_new(limits)
-    assert question is not None
+    question = present(queue.next_new(limits))
     request = Request(question.query.key or "", (np.zeros((side, side, 3), np.uint8),), "?")
     leads = queue.leads(question, request.key)
     queue.settle(question, Prepared(request, bytes=1) if leads and stored is None else None, stored if leads else None, None)
@@ -101,8 +101,7 @@ def test_those_that_follow_a_question_that_is_forgotten_are_asked_for_themselves
 def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other(queue: Queue) -> None:
     first, second = query("a", "key"), query("b", "key")
     queue.demand(CELL, [first])
-    forgotten = queue.next_new(MIXED)
-    assert forgotten is not None
+    forgotten = present(queue.next_new(MIXED))
     queue.withdraw([first])
     assert not queue.leads(forgotten, "key")
     queue.demand(CELL, [second])
@@ -132,8 +131,7 @@ def test_an_answer_from_the_store_is_told_at_once(queue: Queue) -> None:
 
 def test_a_question_that_failed_is_told_when_its_turn_comes(queue: Queue) -> None:
     queue.demand(CELL, [query("a")])
-    question = queue.next_new(MIXED)
-    assert question is not None
+    question = present(queue.next_new(MIXED))
     queue.settle(question, None, None, ERROR)
     assert queue.collect() == ({}, None)
     assert queue.next_batch(MIXED) == ([], True)
@@ -143,8 +141,7 @@ def test_a_question_that_failed_is_told_when_its_turn_comes(queue: Queue) -> Non
 def test_a_failed_question_that_nobody_waits_for_is_forgotten(queue: Queue) -> None:
     one = query("a")
     queue.expect(CELL, [one])
-    question = queue.next_new(MIXED)
-    assert question is not None
+    question = present(queue.next_new(MIXED))
     queue.settle(question, None, None, ERROR)
     assert not queue.is_pending([one])
     assert queue.next_batch(MIXED) == ([], False)
