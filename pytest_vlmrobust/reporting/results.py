@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import dataclasses
-import inspect
 import io
 import json
 import math
 import re
-import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal
 
 from pytest_vlmrobust.core.conversion import core_schema, read_json, to_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, NotShown
@@ -67,6 +62,8 @@ class RuleNotShown(NotShown):
 @dataclass(frozen=True, slots=True)
 class Results:
     """The content of results.json."""
+
+    __pydantic_config__: ClassVar = {"use_attribute_docstrings": True}
 
     schema: Literal[1]
     """The version of this file's layout. Within a version, keys may be added, but none is removed or changes its meaning."""
@@ -176,48 +173,22 @@ def cells_csv(view: RunView) -> str:
 
 
 def results_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of results.json, made from the fields of :class:`Results`."""
-    schema = _json_schema(Results)
-    record = schema["$defs"]["Record"]
+    """Returns the JSON Schema of results.json: the fields of :class:`Results`, with the texts below them; needs the source."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    schema = GenerateJsonSchema().generate(core_schema(Results))
+    parts = schema["$defs"]
+    inherited = {name: entry["description"] for name, entry in parts["NotShown"]["properties"].items()}
+    for part in (schema, *parts.values()):
+        part.pop("title", None)
+        part.pop("additionalProperties", None)  # keys may be added under a version
+        for name, entry in part.get("properties", {}).items():
+            entry.pop("title", None)
+            entry["description"] = " ".join(entry.pop("description", inherited.get(name, "")).split())
+    record = parts["Record"]
     record["properties"]["key"] = {"type": "string", "description": _KEY}
     record["required"].insert(0, "key")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "results.json of pytest-vlmrobust"}
-
-
-def _json_schema(kind: type) -> dict[str, Any]:
-    """Returns the JSON Schema of a dataclass, with the texts below its fields as descriptions; needs the source."""
-    from pydantic.json_schema import GenerateJsonSchema
-
-    schema = GenerateJsonSchema().generate(core_schema(kind))
-    classes = {part.__name__: part for part in _dataclasses_in(kind)}
-    for name, part in {kind.__name__: schema, **schema["$defs"]}.items():
-        part.pop("title", None)
-        part.pop("additionalProperties", None)  # keys may be added under a version
-        for field, entry in part.get("properties", {}).items():
-            entry.pop("title", None)
-            entry["description"] = _descriptions(classes[name])[field]
-    return schema
-
-
-def _descriptions(kind: type) -> dict[str, str]:
-    """Returns the text below each field of a dataclass in its source."""
-    texts: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        (body,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body if isinstance(node, ast.ClassDef))
-        for node, after in pairwise(body.body):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-                texts[node.target.id] = " ".join(str(text).split())
-    return texts
-
-
-def _dataclasses_in(kind: Any) -> Iterator[type]:
-    for part in get_args(kind):
-        yield from _dataclasses_in(part)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        yield kind
-        for hint in get_type_hints(kind).values():
-            yield from _dataclasses_in(hint)
 
 
 def _plain_cell(value: Any) -> Any:
