@@ -295,7 +295,7 @@ class Evaluation:
             latest=self.inputs.clock.latest,
             models=self.inputs.models,
             policies=policies,
-            tests=self.tests.stored(),
+            tests=self.tests.expanded(),
             reference=self.inputs.reference,
             tasks={name: task for name, task in self.inputs.data.tasks.items() if name in asked},
             lacking=self.inputs.data.lacking_of(asked),

@@ -21,9 +21,10 @@ from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest, changed_policies
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, changed_policies
 from pytest_vlmrobust.evaluation.judge.stored_answers import Rescored, StoredAnswers
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
+from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
@@ -252,7 +253,7 @@ def _group_notes(notes: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{of[0]}: {note}" if len(of) == 1 else f"{len(of)} tests: {note}: {first_few(of)}" for note, of in having.items()]
 
 
-def _compare_record(judge: Judge, test: StoredTest, record: Record) -> list[str]:
+def _compare_record(judge: Judge, test: SelectedTest, record: Record) -> list[str]:
     try:
         again = judge.run(test.about, test.settings)
     except VlmRobustError as error:

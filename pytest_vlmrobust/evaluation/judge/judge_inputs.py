@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.errors import SettingError, StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
@@ -25,20 +25,12 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.policies import Mode, Policy, parse_policy
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, policy_file_name, read_docket, write_docket
 
 _KINDS = {"cell": Cell, "sweep": SweepMetric, "family": FamilyMetric}
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTest:
-    """One gated test: its node id, its cell or metric, and the settings of a summary metric."""
-
-    nodeid: str
-    about: Planned
-    settings: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,8 @@ class JudgeInputs:
     models: Mapping[str, ModelRef]
     policies: Mapping[str, Policy]
     """Policy of each model and of each family of models, by name."""
-    tests: tuple[StoredTest, ...]
+    tests: tuple[SelectedTest, ...]
+    """The gated tests; those of a summary metric name each of its settings."""
     reference: str | None = None
     tasks: Mapping[str, str] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
@@ -111,7 +104,7 @@ class JudgeInputs:
                     "nodeid": test.nodeid,
                     "test": next(kind for kind, noun in _KINDS.items() if isinstance(test.about, noun)),
                     "about": {field.name: str(getattr(test.about, field.name)) for field in fields(test.about)},
-                    "settings": list(map(str, test.settings)),
+                    "settings": list(test.names),
                 }
                 for test in self.tests
             ],
@@ -178,7 +171,7 @@ def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
     return replace(policy, shared_by=entry["shared_by"], mode=Mode(entry.get("mode", Mode.FULL)))
 
 
-def _tests(entries: Iterable[Mapping[str, Any]]) -> tuple[StoredTest, ...]:
+def _tests(entries: Iterable[Mapping[str, Any]]) -> tuple[SelectedTest, ...]:
     """Returns the tests of a run, each once."""
     tests = tuple(map(_test, entries))
     twice = [nodeid for nodeid, count in Counter(test.nodeid for test in tests).items() if count > 1]
@@ -187,8 +180,9 @@ def _tests(entries: Iterable[Mapping[str, Any]]) -> tuple[StoredTest, ...]:
     return tests
 
 
-def _test(entry: Mapping[str, Any]) -> StoredTest:
+def _test(entry: Mapping[str, Any]) -> SelectedTest:
     about: dict[str, Any] = dict(entry["about"])
     if "setting" in about:
         about["setting"] = Setting.parse(about["setting"])
-    return StoredTest(entry["nodeid"], _KINDS[entry["test"]](**about), tuple(map(Setting.parse, entry["settings"])))
+    names = tuple(str(Setting.parse(name)) for name in entry["settings"])
+    return SelectedTest(entry["nodeid"], _KINDS[entry["test"]](**about), names)

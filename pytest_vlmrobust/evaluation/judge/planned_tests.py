@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pytest_vlmrobust import metrics
@@ -17,7 +17,6 @@ from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .baseline import Baseline
 from .context import OPTIONS, DatasetFacts
-from .judge_inputs import StoredTest
 from .loopholes import refuse_loopholes
 from .measurements import metric_keys
 from .reads import Reads, attempts_of, reads_baselines_only, reads_of
@@ -110,9 +109,9 @@ class PlannedTests:
         judged = [test for tests in self.judged_by_model().values() for test in tests]
         refuse_empty_slices(self.policies.values(), judged, self.data.strata)
 
-    def stored(self) -> tuple[StoredTest, ...]:
-        """Returns the selected tests as the inputs of the judge keep them."""
-        return tuple(StoredTest(test.nodeid, test.about, self.settings_of(test)) for test in self.selection.tests)
+    def expanded(self) -> tuple[SelectedTest, ...]:
+        """Returns the selected tests, with each setting of a summary metric by its own name."""
+        return tuple(replace(test, names=tuple(map(str, self.settings_of(test)))) for test in self.selection.tests)
 
     def _judged_by_model(self, asked: Callable[[str], DatasetFacts]) -> dict[str, list[MetricKey]]:
         by_model: dict[str, list[MetricKey]] = {}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.cell import Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
-
-if TYPE_CHECKING:
-    from pytest_vlmrobust.core.cell import Planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +16,11 @@ class SelectedTest:
     nodeid: str
     about: Planned
     names: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings of a test that names no sets of them."""
+        return tuple(map(Setting.parse, self.names))
 
 
 @dataclass

@@ -18,8 +18,9 @@ from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.evaluation.after.verification import Verification, differences, verify
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Journal, read_journal
 from tests.unit.evaluation.conftest import TODAY, World, cell, sweep_of
@@ -36,8 +37,8 @@ waivers:
 """
 SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "patches:2"))
 TESTS = (
-    *(StoredTest(f"suite.py::test_cell[{name}]", cell(name)) for name in ("clean", "no_image", "flip_h", "flip_v", "patches:2")),
-    StoredTest("suite.py::test_sweep[worst]", sweep_of("worst_case_drop"), SETTINGS[:2]),
+    *(SelectedTest(f"suite.py::test_cell[{name}]", cell(name)) for name in ("clean", "no_image", *map(str, SETTINGS))),
+    SelectedTest("suite.py::test_sweep[worst]", sweep_of("worst_case_drop"), ("flip_h", "flip_v")),
 )
 
 
@@ -71,7 +72,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "settled"
 
 
-def judged(judge: Judge, test: StoredTest) -> Record:
+def judged(judge: Judge, test: SelectedTest) -> Record:
     if isinstance(test.about, Cell):
         return judge.cell(test.about)
     assert isinstance(test.about, SweepMetric)

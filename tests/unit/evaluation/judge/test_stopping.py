@@ -36,12 +36,13 @@ from pytest_vlmrobust.evaluation.judge import measure as measuring
 from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
 from pytest_vlmrobust.evaluation.judge.reads import labels_missing
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.metrics.sequential import max_drop, pair_order
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, Mode, Policy, Rule, Scope, Treatment, Waiver, load_policy
 from pytest_vlmrobust.store import Journal, read_journal
@@ -942,8 +943,11 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
     judge = Judge(world.witnessed("run"), {"model": policy}, TODAY)
     flips = tuple(Setting.parse(name) for name in ("flip_h", "flip_v"))
     tests = (
-        *(StoredTest(f"s.py::test_cell[{setting}]", Cell("model", "data", setting)) for setting in (CLEAN, NO_IMAGE, *flips)),
-        *(StoredTest(f"s.py::test_sweep[{metric}]", sweep_of(metric), flips) for metric in ("mean_drop", "severe_failure_rate")),
+        *(SelectedTest(f"s.py::test_cell[{setting}]", Cell("model", "data", setting)) for setting in (CLEAN, NO_IMAGE, *flips)),
+        *(
+            SelectedTest(f"s.py::test_sweep[{metric}]", sweep_of(metric), tuple(map(str, flips)))
+            for metric in ("mean_drop", "severe_failure_rate")
+        ),
     )
     run = tmp_path / "run"
     JudgeInputs(TODAY, world.refs, judge.policies, tests).write(run)
