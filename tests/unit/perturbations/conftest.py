@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.perturbations.registry import REGISTRY
+
+perturbations.names("all")  # what is built in is loaded before the first test: none may forget it
 
 
 @pytest.fixture(autouse=True)
