@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -127,36 +128,18 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             letters and the other one by text.
         StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
-    then, now = Baseline.open(before, common=common, called=str(before)), Baseline.open(after, called=str(after))
-    try:
+    with (
+        closing(Baseline.open(before, common=common, called=str(before))) as then,
+        closing(Baseline.open(after, called=str(after))) as now,
+    ):
         pairs = _models(then, now, model)
         ours = [cell for cell in now.evidence.cells() if cell.model in pairs]
         shared = [cell for cell in ours if then.has_cell(cell)]
-        then.refuse_seed(now.seed, ours)
-        first = {(cell.model, cell.dataset): cell for cell in sorted(shared, reverse=True)}
-        for cell in first.values():
-            then.refuse_answers(cell, now.answered_by(cell))
-        if not shared:
-            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no dataset under the same setting")
+        _refuse_unlike(then, now, ours, shared)
         early = [cell for cell in shared if _is_part(now, cell) or _is_part(then, _with_model(pairs[cell.model], cell))]
-        cells: list[CellChange] = []
-        sweeps: list[SweepChange] = []
-        whole: dict[tuple[str, str], list[Setting]] = {}
-        for cell in (cell for cell in shared if cell not in {*early}):
-            whole.setdefault((cell.model, cell.dataset), []).append(cell.setting)
-        for (name, dataset), settings in whole.items():
-            models = RunModel(now, name, name), RunModel(then, pairs[name], name)
-            changed = {setting: now.changed(dataset, setting) or () for setting in settings}
-            few = [setting for setting in settings if 0 < len(changed[setting]) < len(now.samples(dataset))]
-            others = [setting for setting in settings if setting not in few]
-            of_dataset = _compare_cells(models, dataset, others, confidence, now) if others else ([], [])
-            cells += of_dataset[0]
-            sweeps += of_dataset[1]  # a mean over settings needs the same questions in each
-            for setting in few:  # the questions that it changes
-                asked = AnswersOfChanged(now, changed[setting])
-                both = [each for each in (CLEAN, setting) if each in settings]
-                cells += _compare_cells(models, dataset, both, confidence, asked)[0][-1:]
+        cells, sweeps = _compare_whole_cells(then, now, pairs, [cell for cell in shared if cell not in early], confidence)
         counts = [_changed_answers(now, cell, then, _with_model(pairs[cell.model], cell)) for cell in early]
+        datasets = sorted({change.dataset for change in cells})
         return Comparison(
             before=str(before),
             after=str(after),
@@ -168,13 +151,44 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             stopped_early=StoppedEarly(tuple(map(str, early)), *(sum(each) for each in zip(*counts, strict=True))),
             confidence=confidence,
             notes=(
-                *notes_without_pictures((then, now), {change.dataset for change in cells}),
-                *(note for name in sorted({change.dataset for change in cells}) for note in then.left_out(name, now)),
+                *notes_without_pictures((then, now), datasets),
+                *(note for dataset in datasets for note in then.left_out(dataset, now)),
             ),
         )
-    finally:
-        then.close()
-        now.close()
+
+
+def _refuse_unlike(then: Baseline, now: Baseline, ours: Sequence[Cell], shared: Sequence[Cell]) -> None:
+    """Refuses runs with other images under the same setting, with answers read in another way, and without a common cell."""
+    then.refuse_seed(now.seed, ours)
+    first = {(cell.model, cell.dataset): cell for cell in sorted(shared, reverse=True)}
+    for cell in first.values():
+        then.refuse_answers(cell, now.answered_by(cell))
+    if not shared:
+        raise UsageError(f"{then.called!r} and {now.called!r} have no cell in common: no dataset under the same setting")
+
+
+def _compare_whole_cells(
+    then: Baseline, now: Baseline, pairs: Mapping[str, str], shared: Sequence[Cell], confidence: float
+) -> tuple[list[CellChange], list[SweepChange]]:
+    """Returns the changes of the cells, and of the sweeps over them, model by model and dataset by dataset."""
+    cells: list[CellChange] = []
+    sweeps: list[SweepChange] = []
+    settings_of: dict[tuple[str, str], list[Setting]] = {}
+    for cell in shared:
+        settings_of.setdefault((cell.model, cell.dataset), []).append(cell.setting)
+    for (name, dataset), settings in settings_of.items():
+        models = RunModel(now, name, name), RunModel(then, pairs[name], name)
+        changed = {setting: now.changed(dataset, setting) or () for setting in settings}
+        few = [setting for setting in settings if 0 < len(changed[setting]) < len(now.samples(dataset))]
+        others = [setting for setting in settings if setting not in few]
+        of_dataset = _compare_cells(models, dataset, others, confidence, now) if others else ([], [])
+        cells += of_dataset[0]
+        sweeps += of_dataset[1]  # a mean over settings needs the same questions in each
+        for setting in few:  # the questions that it changes
+            asked = AnswersOfChanged(now, changed[setting])
+            both = [each for each in (CLEAN, setting) if each in settings]
+            cells += _compare_cells(models, dataset, both, confidence, asked)[0][-1:]
+    return cells, sweeps
 
 
 def _models(then: Baseline, now: Baseline, chosen: str) -> dict[str, str]:
