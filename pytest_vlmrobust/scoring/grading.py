@@ -11,6 +11,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
+from .json_answers import final_answer, lesser_answer, read_json
 from .latex import plain_numbers
 from .text import (
     NUMBER_WORDS,
@@ -58,6 +59,21 @@ def extract_open(text: str) -> Extraction:
     return apply_rules(OPEN_RULES, reply) if plain_text(reply) else Extraction(None, "empty")
 
 
+_OBJECT = re.compile(r"\s*(?:```\w*\s*)?\{")
+
+
+def _json(reply: str) -> Outcome:
+    """``{"answer": "red"}``, ``{"reasoning": …, "final_answer": "red"}``, where a reply begins with it."""
+    if not _OBJECT.match(reply):
+        return None
+    text = straighten(reply)
+    document = read_json(text)
+    said = final_answer(text, document) or lesser_answer(document)
+    if isinstance(said, Stop):
+        return said if said is Stop.TRUNCATED else None  # several values are words of the reply, like any others
+    return plain_text(said) or None if said else None
+
+
 def _answer_tag(reply: str) -> Outcome:
     """``<answer>red</answer>``, ``<final_answer>``, ``<conclusion>``, ``[answer]``: the content of the last."""
     return _only(answer_tag(reply))
@@ -77,8 +93,16 @@ def _only(content: str | None) -> Outcome:
 
 def _statement(reply: str) -> Outcome:
     """``The answer is red``, ``Answer: red``: the last one, to the end of its sentence or line."""
-    answers = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain_text(reply))]
-    return next((answer.strip() for answer in reversed(answers) if answer and answer.strip()), None)
+    text = plain_text(reply)
+    found = [match for match in _STATEMENT.finditer(text) if (match["answer"] or match["chinese"] or "").strip()]
+    if not found:
+        return None
+    if _TAKEN_BACK.match(text, found[-1].end()):
+        return Stop.AMBIGUOUS
+    return str(found[-1]["answer"] or found[-1]["chinese"]).strip()
+
+
+_TAKEN_BACK = re.compile(r"[\s.!]*(?:no,|wait\b|correction\b|scratch that\b|hold on\b)", re.IGNORECASE)
 
 
 def _refusal(reply: str) -> Outcome:
@@ -92,6 +116,7 @@ def _whole(reply: str) -> Outcome:
 
 
 OPEN_RULES: Final[Ladder[str]] = {
+    "json": _json,
     "answer_tag": _answer_tag,
     "boxed": _boxed_answer,
     "statement": _statement,

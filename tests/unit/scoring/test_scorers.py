@@ -61,6 +61,25 @@ def test_a_cut_text_is_truncated_only_when_nothing_can_be_read() -> None:
     assert score(CHOICE, said("B. dog, because the", finish_reason="length")) == Score(1.0, "leading_letter", "B")
 
 
+@pytest.mark.cases(
+    ("text", "expected"),
+    [
+        ('{"answer": "red"}', Score(1.0, "json", "red")),
+        ('{"reasoning": "It may be blue.", "answer": "Red."}', Score(1.0, "json", "Red.")),
+        ('```json\n{"final_answer": "red"}\n```', Score(1.0, "json", "red")),
+        ('{"answer": "blue"}', Score(0.0, "json", "blue")),
+        ('{"answer": "re', Score.unparsed("truncated")),
+        ('{"answer": ["red", "blue"]}', Score(0.0, "whole", '{"answer": ["red", "blue"]}')),
+        ("The answer is red. No, blue.", Score.unparsed("ambiguous")),
+        ("The answer is blue. Wait. The answer is red.", Score(1.0, "statement", "red")),
+        ("The answer is red. No other colour is seen.", Score(1.0, "statement", "red")),
+    ],
+)
+def test_an_open_answer_in_json_or_taken_back(text: str, expected: Score) -> None:
+    sample = Sample("q", (), "Which colour?", "red", "open", scorer="open")
+    assert score(sample, Prediction(text, "generate")) == expected
+
+
 def test_letter_logits() -> None:
     assert score(CHOICE, said("B", method="letter_logits")) == Score(1.0, "letter_logits", "B")
     assert score(CHOICE, said(" A", method="letter_logits")) == Score(0.0, "letter_logits", "A")
