@@ -334,7 +334,7 @@ def _web_address(text: str) -> str:
 
 
 def _comment(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.reporting.comment import Against, job_link, render_comment, worst_images
+    from pytest_vlmrobust.reporting.comparison import Against, job_link, render_comment, worst_images
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.writing import write_out
 
@@ -364,7 +364,7 @@ def _comment(options: argparse.Namespace) -> int:
 
 def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
     """Returns the newest other run of a store that ended GO and that CI made on a branch of the same project."""
-    from pytest_vlmrobust.reporting.comment import branch_of, project_of
+    from pytest_vlmrobust.reporting.comparison import branch_of, project_of
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.store import read_manifest
 

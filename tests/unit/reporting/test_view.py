@@ -19,7 +19,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Record, Reply
-from pytest_vlmrobust.reporting.comment import Against, render_comment
+from pytest_vlmrobust.reporting.comparison import Against, render_comment
 from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.exports.sarif import sarif
 from pytest_vlmrobust.reporting.facts import RunFacts, policy_replacements
