@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 
@@ -66,16 +66,8 @@ class FaceCollection:
     side: int = 1024
     count: int = 100
     seed: int = EVALUATION_SEED
-
-    @property
-    def domain(self) -> str:
-        """``face``."""
-        return "face"
-
-    @property
-    def hinted(self) -> str:
-        """``nose``."""
-        return "nose"
+    domain: str = field(default="face", init=False)
+    hinted: str = field(default="nose", init=False)
 
     @property
     def digest(self) -> str:

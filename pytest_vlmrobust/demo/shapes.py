@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,15 +262,14 @@ class SceneImage:
 
 
 @dataclass(frozen=True)
-class Shapes:
-    """Questions in equal numbers per kind, several per scene, from the evaluation split.
+class DrawnQuestions(ABC):
+    """``per_kind`` questions of each of ``kinds`` about drawn pictures of the evaluation split."""
 
-    ``per_kind`` questions of each of ``kinds``; every sample carries the perturbations that change its answer.
-    """
-
-    name: str = "shapes"
-    per_kind: int = 16
-    kinds: tuple[str, ...] = REFERENCE_KINDS
+    source: ClassVar[str]
+    version: ClassVar[int]
+    name: str
+    per_kind: int
+    kinds: tuple[str, ...]
     seed: int = EVALUATION_SEED
 
     @property
@@ -279,29 +280,44 @@ class Shapes:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that determines the samples."""
-        return fingerprint(["shapes", VERSION, self.per_kind, list(self.kinds), self.seed])
+        return fingerprint([self.source, self.version, self.per_kind, list(self.kinds), self.seed])
 
     def samples(self) -> Sequence[Sample]:
-        """Returns the questions in the order of their scenes."""
+        """Returns the questions in the order of their pictures."""
         return self._samples
 
     @cached_property
     def _samples(self) -> tuple[Sample, ...]:
-        rng = rng_for(self.seed, "shapes")
+        return tuple(self.draw(rng_for(self.seed, self.source)))
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Iterator[Sample]:
+        """Yields the questions."""
+
+
+@dataclass(frozen=True)
+class Shapes(DrawnQuestions):
+    """Questions in equal numbers per kind, several per scene; every sample carries the perturbations that change its answer."""
+
+    source, version = "shapes", VERSION
+    name: str = "shapes"
+    per_kind: int = 16
+    kinds: tuple[str, ...] = REFERENCE_KINDS
+
+    def draw(self, rng: np.random.Generator) -> Iterator[Sample]:
+        """Yields the questions in the order of their scenes."""
         wanted = dict.fromkeys(self.kinds, self.per_kind)
-        samples: list[Sample] = []
         for number, scene in enumerate(scenes(rng, evaluation=True)):
             for kind in sorted(wanted, key=lambda kind: -wanted[kind])[:4]:
                 question = KINDS[kind](rng, scene)
                 if question is not None:
                     group, changed_by = f"scene-{number:04d}", _changed_by(scene, question)
                     image = SceneImage(scene)
-                    samples.append(sample_of(question, image, dataset="shapes", group=group, changed_by=changed_by))
+                    yield sample_of(question, image, dataset="shapes", group=group, changed_by=changed_by)
                     wanted[kind] -= 1
             wanted = {kind: left for kind, left in wanted.items() if left > 0}
             if not wanted:
-                return tuple(samples)
-        raise AssertionError("scenes never end")
+                return
 
 
 def sample_of(question: Question, image: ImageSource, *, dataset: str, group: str, changed_by: Iterable[str]) -> Sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
+from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample, text_of_height
 
 from .scenes import CANVAS, COLORS, held_out
-from .shapes import EVALUATION_SEED, LETTERS, Question, sample_of
+from .shapes import LETTERS, DrawnQuestions, Question, sample_of
 
 # Pictures: one or two words at different places, with exact boxes.
 
@@ -253,38 +253,17 @@ class PageImage:
 
 
 @dataclass(frozen=True)
-class Words:
-    """Questions in equal numbers per kind, all kinds about each page, from the evaluation split."""
+class Words(DrawnQuestions):
+    """Questions in equal numbers per kind, all kinds about each page."""
 
+    source, version = "words", VERSION
     name: str = "words"
     per_kind: int = 24
     kinds: tuple[str, ...] = tuple(WORD_KINDS)
-    seed: int = EVALUATION_SEED
 
-    @property
-    def native_long_edge(self) -> int:
-        """Side of every picture, pixels."""
-        return CANVAS
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of everything that determines the samples."""
-        return fingerprint(["words", VERSION, self.per_kind, list(self.kinds), self.seed])
-
-    def samples(self) -> Sequence[Sample]:
-        """Returns the questions in the order of their pages."""
-        return self._samples
-
-    @cached_property
-    def _samples(self) -> tuple[Sample, ...]:
-        rng = rng_for(self.seed, "words")
-        source = pages(rng, evaluation=True)
-        shown = list(islice(source, self.per_kind))
-        return tuple(
-            _sample(number, page, WORD_KINDS[kind](rng, page)) for number, page in enumerate(shown) for kind in self.kinds
-        )
-
-
-def _sample(number: int, page: Page, question: WordQuestion) -> Sample:
-    group = f"page-{number:04d}"
-    return sample_of(question, PageImage(page), dataset="words", group=group, changed_by=question.changed_by)
+    def draw(self, rng: np.random.Generator) -> Iterator[Sample]:
+        """Yields the questions in the order of their pages."""
+        for number, page in enumerate(list(islice(pages(rng, evaluation=True), self.per_kind))):
+            for kind in self.kinds:
+                question, group = WORD_KINDS[kind](rng, page), f"page-{number:04d}"
+                yield sample_of(question, PageImage(page), dataset="words", group=group, changed_by=question.changed_by)
