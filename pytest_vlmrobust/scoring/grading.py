@@ -63,7 +63,7 @@ _OBJECT = re.compile(r"\s*(?:```\w*\s*)?\{")
 
 
 def _json(reply: str) -> Outcome:
-    """``{"answer": "red"}``, ``{"reasoning": …, "final_answer": "red"}``, where a reply begins with it."""
+    """``{"answer": "red"}``, ``final_answer``, at the start."""
     if not _OBJECT.match(reply):
         return None
     text = straighten(reply)

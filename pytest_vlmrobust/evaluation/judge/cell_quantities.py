@@ -238,14 +238,14 @@ def _share(scores: CellScores, outcomes: Sequence[bool], known: NDArray[np.float
     reference="POPE (Li et al. 2023, ratio of yes), from clean to perturbed images (our companion)",
     validity="a yes/no question has two readable answers",
     unsuited="As many answers may turn from yes to no as the other way, and it is 0. Use `answer_change_rate` for all changes, "
-    "and `unparsed_increase` for answers that turn unreadable, which are left out here.",
+    "and `unparsed_increase` for unreadable answers.",
     interval="That of `accuracy_drop`.",
 )
 def yes_rate_shift(scores: CellScores) -> Estimate:
     """How much more often yes/no questions are answered with yes than on clean images.
 
-    Above 0 the model sees more objects than before, below 0 fewer. It reads no targets. A question with an unreadable
-    answer, clean or perturbed, is left out: that answer says neither yes nor no.
+    Above 0 the model sees more objects than before, below 0 fewer. It reads no targets. Questions with an unreadable
+    answer are left out.
 
     Formula: ``share of yes under the setting - share of yes on clean images, of questions with two readable answers``
 
