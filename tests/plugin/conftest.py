@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,18 @@ class Project:
         """The directory of the only run."""
         (run,) = (self.path / ".vlmrobust" / "runs").iterdir()
         return run
+
+    @property
+    def stored(self) -> int:
+        """How many answers its store has, also while a run writes there."""
+        path = self.path / ".vlmrobust" / "predictions.sqlite"
+        if not path.exists():
+            return 0
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as store:
+                return int(store.execute("select count(*) from predictions").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
 
     @property
     def decision(self) -> str:

@@ -16,7 +16,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from tests.model_server import ModelServer
 
 from .conftest import ALONE, SAMPLES, WORKERS_IF_SLOW, Project, ends
-from .test_served import CELLS, Counting, good, run, stored
+from .test_served import CELLS, Counting, good, run
 
 TOKENS = 8
 """Of each answer of the server: 7 of the prompt, 1 of the answer."""
@@ -41,7 +41,7 @@ def test_what_a_budget_leaves_open_is_undecided_and_a_later_run_asks_it(
     project: Project, served: ModelServer, arguments: tuple[str, ...]
 ) -> None:
     first = ends(run(project, served, f"--vlm-budget-tokens={BUDGET}", "--vlm-report=out", "--junitxml=j.xml", *arguments), 10)
-    before = stored(project)
+    before = project.stored
     assert 10 <= before < CELLS * SAMPLES, "it stopped, and kept what was answered"
     first.stdout.fnmatch_lines(
         [
@@ -68,7 +68,7 @@ def test_what_a_budget_leaves_open_is_undecided_and_a_later_run_asks_it(
         assert any("budget spent: " in str(node.get("message")) for node in tree.iter("failure"))
         assert not list(tree.iter("error"))
     assert run(project, served, *arguments).ret == 0
-    assert stored(project) == CELLS * SAMPLES
+    assert project.stored == CELLS * SAMPLES
     assert each_once(served)
 
 
@@ -96,7 +96,7 @@ def test_seconds_end_a_run_likewise(project: Project, served: ModelServer) -> No
 
 def test_filling_ends_with_11_and_goes_on_later(project: Project, served: ModelServer) -> None:
     first = ends(run(project, served, "--vlm-fill", f"--vlm-budget-tokens={BUDGET}"), 11)
-    before = stored(project)
+    before = project.stored
     first.stdout.fnmatch_lines(
         [
             f"{before} answers, {before} of them inferred, {CELLS * SAMPLES - before} are missing",
@@ -133,7 +133,7 @@ def test_prices_make_a_cost_in_plan_and_report(project: Project, served: ModelSe
     unknown = project.run(*arguments, "--vlm-plan", models=())
     unknown.stdout.fnmatch_lines(["m-data: cost in EUR not known, for no stored answer says how many tokens it took"])
     assert project.run(*arguments, "-k", "clean", models=()).ret == 10
-    left = CELLS * SAMPLES - stored(project)
+    left = CELLS * SAMPLES - project.stored
     plan = project.run(*arguments, "--vlm-plan", models=())
     plan.stdout.fnmatch_lines(
         ["*7 prompt tokens and 1 completion tokens an answer*", f"m-data: about {left * 24e-6:.4g} EUR by the declared prices"]

@@ -60,24 +60,11 @@ def finished(code: int, project: Project, *arguments: str) -> str:
     return output
 
 
-def stored(project: Project) -> int:
-    import sqlite3
-
-    path = project.path / ".vlmrobust" / "predictions.sqlite"
-    if not path.exists():
-        return 0
-    try:
-        with sqlite3.connect(path) as store:
-            return int(store.execute("select count(*) from predictions").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-
-
 def stop_in_the_middle(project: Project, how: signal.Signals, *arguments: str) -> tuple[int, str]:
     slow = project.write("slow", "from some answer on")
     process = start(project, *arguments)
     deadline = time.monotonic() + 60
-    while stored(project) < 2 * SAMPLES + 2 and time.monotonic() < deadline:
+    while project.stored < 2 * SAMPLES + 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.1)  # into the next batch, whose lease is held
     process.send_signal(how)
@@ -96,7 +83,7 @@ def slow_project(project: Project) -> Project:
 
 def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_project: Project) -> None:
     code, output = stop_in_the_middle(slow_project, signal.SIGINT)
-    kept = stored(slow_project)
+    kept = slow_project.stored
     assert code == 2, output
     assert "INTERNALERROR" not in output
     assert "stopped early" in output
@@ -126,7 +113,7 @@ def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project
 def test_a_fill_that_is_interrupted_says_how_many_answers_it_has(slow_project: Project) -> None:
     code, output = stop_in_the_middle(slow_project, signal.SIGTERM, "--vlm-fill")
     assert code == 2, output
-    kept = stored(slow_project)
+    kept = slow_project.stored
     assert kept > 2 * SAMPLES
     assert f"pytest was interrupted (by SIGTERM): the store has {kept} answers. The next start with this store" in output
     assert "nothing was measured" not in output
@@ -269,7 +256,7 @@ def test_a_signal_behind_the_last_line_makes_no_other_verdict(slow_project: Proj
 
 def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_project: Project) -> None:
     code, _ = stop_in_the_middle(slow_project, signal.SIGKILL)
-    kept = stored(slow_project)
+    kept = slow_project.stored
     assert code == -signal.SIGKILL
     run = slow_project.the_run
     rebuilt = subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -61,11 +60,6 @@ def run(project: Project, server: ModelServer, *arguments: str, revision: str = 
     return project.run(f"--vlm=openai:{server.url}#m{revision}", *arguments, models=())
 
 
-def stored(project: Project) -> int:
-    with sqlite3.connect(project.path / ".vlmrobust" / "predictions.sqlite") as store:
-        return int(store.execute("select count(*) from predictions").fetchone()[0])
-
-
 @pytest.fixture(params=[ALONE, WORKERS_IF_SLOW])
 def arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return tuple(request.param)
@@ -75,7 +69,7 @@ def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_serve
     project: Project, served: ModelServer, arguments: tuple[str, ...]
 ) -> None:
     ends(run(project, served, "--vlm-report=out", *arguments), 0, "*GO  *verdicts passed*")
-    assert stored(project) == CELLS * SAMPLES
+    assert project.stored == CELLS * SAMPLES
     assert isinstance(served.before, Counting)
     assert set(served.before.counts.values()) == {1}, "each question is asked once over all workers"
     manifest = json.loads((project.path / "out" / "manifest.json").read_text())
@@ -129,7 +123,7 @@ def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(proje
         with lock:
             kills = is_question(body) and counting.counts.total() >= 15 and not at_the_kill
             if kills:
-                at_the_kill.append(stored(project))
+                at_the_kill.append(project.stored)
         if kills:
             threading.Thread(target=served.kill, daemon=True).start()
             threading.Timer(1.0, served.start).start()
@@ -138,7 +132,7 @@ def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(proje
     served.before = kill_once
     assert run(project, served, "--vlm-report=out").ret == 0
     assert at_the_kill
-    assert at_the_kill[0] < stored(project) == CELLS * SAMPLES
+    assert at_the_kill[0] < project.stored == CELLS * SAMPLES
     assert len(counting.counts) == CELLS * SAMPLES
     lost = counting.counts.total() - CELLS * SAMPLES
     assert lost <= MOST, "only what was in flight when the server was killed is asked again"
@@ -162,7 +156,7 @@ def test_a_server_that_is_down_behind_a_proxy_in_the_middle_loses_nothing(projec
     served.before = proxied
     assert run(project, served, "--vlm-report=out").ret == 0
     assert down_until
-    assert stored(project) == CELLS * SAMPLES
+    assert project.stored == CELLS * SAMPLES
     assert set(counting.counts.values()) == {1}, "nothing is asked again that was answered"
     (file,) = project.path.rglob("spending.tsv")
     assert SharedSpending(file).read()["m"].answers == CELLS * SAMPLES
@@ -247,7 +241,7 @@ def test_of_replicas_the_living_are_asked_and_the_dead_are_asked_again_once_they
     answered = {url: seen["answers"] for url, seen in process["m"]["loaded"]["servers"].items()}
     assert answered[servers.lives.url] >= 8
     assert min(answered.values()) >= 1
-    assert stored(project) == CELLS * SAMPLES == len(servers.counting.counts)
+    assert project.stored == CELLS * SAMPLES == len(servers.counting.counts)
     assert servers.counting.counts.total() - CELLS * SAMPLES <= MOST, "only what was in flight at the dying one is asked again"
 
 
@@ -266,11 +260,11 @@ def test_a_server_that_is_gone_is_incomplete_and_the_next_run_asks_the_rest(proj
     )
     given = ("--vlm=m", "--vlm-models=models.yaml")
     ends(project.run(*given, models=()), 11, "*INCOMPLETE*")
-    assert 0 < stored(project) < CELLS * SAMPLES
+    assert 0 < project.stored < CELLS * SAMPLES
     served.before = lambda _body: None
     served.start()
     assert project.run(*given, models=()).ret == 0
-    assert stored(project) == CELLS * SAMPLES
+    assert project.stored == CELLS * SAMPLES
 
 
 def test_a_model_that_changes_in_the_middle_is_incomplete_and_its_answers_are_not_used_again(

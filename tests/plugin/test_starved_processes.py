@@ -14,10 +14,12 @@ from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, Project, slow_but_for
 WRONG = {"setting": "invert", "answer": "A"}
 
 
-def run(project: Project, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the gate from a shell that does something first."""
+def run(code: int, project: Project, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the gate from a shell that does something first, to this exit code."""
     command = [sys.executable, "-m", "pytest", *UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out", *arguments]
-    return subprocess.run(["sh", "-c", how, "sh", *command], cwd=project.path, capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", how, "sh", *command], cwd=project.path, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
 
 
 @pytest.fixture
@@ -31,8 +33,7 @@ def gate(project: Project) -> Project:
 @pytest.mark.parametrize("allowed", slow_but_for([6, 13, 63], [6, 8, 9, 12, 13, 24, 63]))
 def test_a_process_that_may_open_few_files_is_refused_in_words(gate: Project, allowed: int) -> None:
     """Below about ten pytest itself could not say so: its output is captured into files."""
-    done = run(gate, f'ulimit -n {allowed}; exec "$@"')
-    assert done.returncode == 4, done.stdout + done.stderr
+    done = run(4, gate, f'ulimit -n {allowed}; exec "$@"')
     said = f"ERROR: this process may open {allowed} files, and a run needs 64. Raise the limit (ulimit -n 1024)"
     assert done.stderr.strip() == said
     assert not (gate.path / ".vlmrobust").exists()
@@ -41,7 +42,7 @@ def test_a_process_that_may_open_few_files_is_refused_in_words(gate: Project, al
 def test_few_files_are_enough_for_tests_that_are_no_gate(gate: Project) -> None:
     gate.write("pytest.ini", "[pytest]\n")
     gate.write("suite/test_suite.py", "def test_plain():\n    pass\n")
-    assert run(gate, 'ulimit -n 32; exec "$@"').returncode == 0
+    run(0, gate, 'ulimit -n 32; exec "$@"')
 
 
 @pytest.mark.parametrize("closed", slow_but_for([">&-", "<&- >&- 2>&-"], [">&-", "2>&-", "<&- >&- 2>&-"]))
@@ -50,14 +51,12 @@ def test_closed_streams_change_no_decision(gate: Project, closed: str, decision:
     """Without the plugin pytest ends with 1 then, as it does for a model that fails."""
     if decision == "NO-GO":
         gate.script(WRONG)
-    done = run(gate, f'exec "$@" {closed}')
-    assert done.returncode == {"GO": 0, "NO-GO": 1}[decision], done.stdout + done.stderr
+    run({"GO": 0, "NO-GO": 1}[decision], gate, f'exec "$@" {closed}')
     assert gate.results("out")["decision"] == decision
 
 
 def test_junit_among_what_pytest_prints_is_not_read(gate: Project) -> None:
-    done = run(gate, 'exec "$@" > log', "--junitxml=log")
-    assert done.returncode == 0, done.stderr
+    run(0, gate, 'exec "$@" > log', "--junitxml=log")
     assert gate.results("out")["decision"] == "GO"
 
 
@@ -90,16 +89,14 @@ FILL = "import os\n\ndef pytest_sessionfinish():\n    os.dup2(os.open('/dev/full
 def test_a_no_go_whose_page_could_not_be_printed_stays_one(gate: Project) -> None:
     gate.script(WRONG)
     gate.write("conftest.py", FILL)
-    done = run(gate, 'exec "$@"')
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = run(1, gate, 'exec "$@"')
     assert done.stderr.startswith("vlm: NO-GO: standard output could not be written (")
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_go_whose_page_alone_could_not_be_printed_is_taken_back(gate: Project) -> None:
     gate.write("conftest.py", FILL)
-    done = run(gate, 'exec "$@"')
-    assert done.returncode == 11, done.stdout + done.stderr
+    done = run(11, gate, 'exec "$@"')
     assert done.stderr.startswith("vlm: INCOMPLETE: GO is taken back: standard output could not be written (")
     assert len(done.stderr.splitlines()) == 1
     for file in (*gate.path.glob(".vlmrobust/runs/*/manifest.json"), gate.path / "out" / "results.json"):

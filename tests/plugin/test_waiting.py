@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -39,11 +38,6 @@ def run(project: Project, url: str, limit: float, *arguments: str) -> pytest.Run
 
 def decision(project: Project) -> str:
     return str(json.loads((project.path / "out" / "manifest.json").read_text())["decision"])
-
-
-def stored(project: Project) -> int:
-    with sqlite3.connect(project.path / ".vlmrobust" / "predictions.sqlite") as store:
-        return int(store.execute("select count(*) from predictions").fetchone()[0])
 
 
 @pytest.mark.parametrize("shape", ["hang", "drip", "drip_headers"])
@@ -100,7 +94,7 @@ def test_a_server_that_hangs_in_the_middle_keeps_what_it_answered(wide: Project,
     assert result.ret == 11
     assert decision(wide) == "INCOMPLETE"
     result.stdout.fnmatch_lines(["*did not answer for * time limits of 0.5 s, one after the other*"])
-    assert 0 < stored(wide) < CELLS * SAMPLES
+    assert 0 < wide.stored < CELLS * SAMPLES
     assert asked[True] < 30
 
 
@@ -117,4 +111,4 @@ def test_a_server_that_hangs_for_a_while_loses_nothing(wide: Project) -> None:
     with ModelServer(ScriptedBackend(good, version="1"), before=pause) as server:
         result = run(wide, server.url, 1.0)
     assert result.ret == 0, result.stdout.str()
-    assert stored(wide) == CELLS * SAMPLES
+    assert wide.stored == CELLS * SAMPLES
