@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.evaluation.run import evidence as evidence_module
-from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator, Progress
 from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.store import Evidence, Store
@@ -54,23 +54,17 @@ def test_no_question_is_made_that_nobody_comes_to(world: World) -> None:
 
 
 def test_what_is_sent(world: World) -> None:
+    """Nothing is shown without image, and a model that writes first is offered no letters."""
     world.evaluator().result(cell("invert"))
     request = world.model.asked[3]
     assert np.array_equal(request.images[0], 255 - picture(3))
     assert request.text.startswith("Question: Number 3?\nOptions:\nA. cat\n")
     assert (request.choices, request.sample_id, request.setting) == (("A", "B"), "q3", "invert")
     assert request.max_new_tokens == 2048
-
-
-def test_without_image_nothing_is_shown(world: World) -> None:
-    world.evaluator().result(cell("no_image"))
-    assert {request.images for request in world.model.asked} == {()}
-
-
-def test_a_model_that_writes_first_is_offered_no_letters(world: World) -> None:
     world.refs["model"] = ModelRef("model", "scripted", "", prompt_mode="cot")
-    world.evaluator().result(cell("clean"))
-    assert world.model.asked[0].choices == ()
+    world.model.asked.clear()
+    world.evaluator(owner="later").result(cell("no_image"))
+    assert {(request.images, request.choices) for request in world.model.asked} == {((), ())}
 
 
 @pytest.mark.parametrize("answer", ["letters", "text"])
@@ -252,21 +246,13 @@ def test_a_changed_sample_is_asked_again(world: World, change: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "ref",
-    [
-        ModelRef("model", "scripted", "", prompt_mode="cot"),
-        ModelRef("model", "scripted", "", generation={"max_new_tokens": 7}),
-    ],
+    ("changes", "version"), [({"prompt_mode": "cot"}, "1"), ({"generation": {"max_new_tokens": 7}}, "1"), ({}, "2")]
 )
-def test_a_model_that_is_asked_in_another_way_is_asked_again(world: World, ref: ModelRef) -> None:
+def test_another_model_and_one_that_is_asked_in_another_way_are_asked_again(
+    world: World, changes: dict[str, Any], version: str
+) -> None:
     world.evaluator().result(cell("clean"))
-    world.refs["model"] = ref
-    assert world.evaluator(owner="later").result(cell("clean")).n_inferred == 6
-
-
-def test_another_model_is_asked_for_itself(world: World) -> None:
-    world.evaluator().result(cell("clean"))
-    world.model.version = "2"
+    world.refs["model"], world.model.version = ModelRef("model", "scripted", "", **changes), version
     assert world.evaluator(owner="later").result(cell("clean")).n_inferred == 6
 
 
@@ -414,7 +400,8 @@ def test_a_fingerprint_that_changed_while_its_model_was_asked_is_said_at_the_end
     assert evaluator.changes() == ["model 'model' cannot be compared with the one that was asked first: the disk is gone"]
 
 
-def test_one_model_is_resident_at_a_time(world: World) -> None:
+def heavy(world: World, evaluator: Evaluator) -> set[str]:
+    """Lets an evaluator open heavy backends, and returns those whose weights are in memory."""
     loaded: set[str] = set()
 
     def opened(ref: ModelRef) -> Heavy:
@@ -422,9 +409,14 @@ def test_one_model_is_resident_at_a_time(world: World) -> None:
         backend.loaded = loaded
         return backend
 
+    evaluator.open_backend = opened
+    return loaded
+
+
+def test_one_model_is_resident_at_a_time(world: World) -> None:
     world.refs["other"] = ModelRef("other", "scripted", "")
     evaluator = world.evaluator()
-    evaluator.open_backend = opened
+    loaded = heavy(world, evaluator)
     for model in ("model", "other", "model"):
         for name in ("clean", "invert"):
             evaluator.result(cell(name, model))
@@ -435,15 +427,8 @@ def test_one_model_is_resident_at_a_time(world: World) -> None:
 
 
 def test_what_was_freed_is_made_anew_and_asked_once(world: World) -> None:
-    loaded: set[str] = set()
-
-    def opened(ref: ModelRef) -> Heavy:
-        backend = Heavy(world.model, version="1", name=ref.name)
-        backend.loaded = loaded
-        return backend
-
     evaluator = world.evaluator()
-    evaluator.open_backend = opened
+    loaded = heavy(world, evaluator)
     first = evaluator.result(cell("clean"))
     assert loaded == {"model"}
     evaluator.free()
@@ -493,13 +478,6 @@ def test_a_backend_that_hangs_beside_its_answers_is_left(world: World, monkeypat
         released.set()
 
 
-class Lost(ScriptedBackend):
-    """A backend whose model does not load."""
-
-    def infer(self, requests: object) -> list[Prediction]:
-        raise BackendError("no weights")
-
-
 def test_a_letter_that_its_log_probabilities_do_not_give_is_no_answer(world: World) -> None:
     world.model.answer = lambda _request: Prediction("B", "letter_logits", logprobs={"A": -0.1, "B": -2.0})
     evaluator = world.evaluator()
@@ -512,6 +490,10 @@ def test_a_letter_that_its_log_probabilities_do_not_give_is_no_answer(world: Wor
 
 
 def test_a_model_that_does_not_load_gives_its_leases_back(world: World) -> None:
+    class Lost(ScriptedBackend):
+        def infer(self, requests: object) -> list[Prediction]:
+            raise BackendError("no weights")
+
     evaluator = world.evaluator()
     evaluator.open_backend = lambda ref: Lost(world.model, version="1", name=ref.name)
     with pytest.raises(BackendError, match="no weights"):
