@@ -65,6 +65,12 @@ def rewards(run: Path, out: Path, setting: str) -> dict[str, float]:
     return {line["scoring_details"]["sample"]: line["reward"] for line in lines(out / f"d-{setting.replace(':', '=')}")}
 
 
+def exported(directory: Path, samples: Sequence[Sample], scores: Sequence[Score], **about: Any) -> Path:
+    """Writes a run with these clean answers and what nel is given of it; returns the folder of the benchmark."""
+    write_nel(put(directory / "r", samples, {"clean": scores}, **about), directory / "out")
+    return directory / "out" / "d-clean"
+
+
 def test_a_line_says_everything_about_a_sample(tmp_path: Path) -> None:
     run = put(tmp_path / "r1", [sample("q")], {"fog:mid": [RIGHT]})
     assert write_nel(run, tmp_path / "out") == (Benchmark("d-fog:mid", "d", 1, 0, "accuracy"),)
@@ -127,19 +133,12 @@ def test_what_failed_has_no_line_and_no_part_in_the_mean(tmp_path: Path) -> None
     assert [line["scoring_details"]["sample"] for line in lines(tmp_path / "out" / "d-clean")] == ["a", "c"]
     found = whole(tmp_path / "out" / "d-clean")["benchmark"]
     assert (found["samples"], found["unscored"], found["scores"]) == (2, 1, {"mean_reward": {"value": 0.5}})
-
-
-def test_a_cell_that_failed_as_a_whole_is_there_without_a_score(tmp_path: Path) -> None:
-    run = put(tmp_path / "r", [sample("a")], {"clean": [FAILED]})
-    write_nel(run, tmp_path / "out")
-    assert lines(tmp_path / "out" / "d-clean") == []
-    assert whole(tmp_path / "out" / "d-clean")["benchmark"]["scores"] == {}
+    all_failed = exported(tmp_path / "all", [sample("a")], [FAILED])
+    assert (lines(all_failed), whole(all_failed)["benchmark"]["scores"]) == ([], {})
 
 
 def test_unreadable_answers_are_wrong_and_said_to_be_unreadable(tmp_path: Path) -> None:
-    run = put(tmp_path / "r", [sample("a")], {"clean": [Score.unparsed("refusal")]})
-    write_nel(run, tmp_path / "out")
-    (line,) = lines(tmp_path / "out" / "d-clean")
+    (line,) = lines(exported(tmp_path, [sample("a")], [Score.unparsed("refusal")]))
     assert (line["reward"], line["extracted_answer"]) == (0.0, None)
     assert line["scoring_details"] == {"sample": "a", "state": "unparsed", "rule": "refusal"}
 
@@ -159,23 +158,18 @@ def test_graded_scores_stay_what_they_are(tmp_path: Path) -> None:
     assert whole(tmp_path / "out" / "d-clean")["benchmark"]["scores"]["mean_reward"]["value"] == 0.625
 
 
-def test_what_was_expected_is_text(tmp_path: Path) -> None:
+def test_what_was_expected_is_text_and_no_category_is_none(tmp_path: Path) -> None:
     boxes = Localisation((100, 50), {"nose": (1.0, 2.0, 3.0, 4.0)}, {}, given_in=1000)
-    samples = [sample("a", target=("cat", "a cat")), sample("b", target="", task="boxes", localisation=boxes)]
-    write_nel(put(tmp_path / "r", samples, {"clean": [RIGHT, RIGHT]}), tmp_path / "out")
-    found = [line["expected_answer"] for line in lines(tmp_path / "out" / "d-clean")]
-    assert found == ["cat | a cat", '{"nose":[1.0,2.0,3.0,4.0]}']
-
-
-def test_no_category_is_none(tmp_path: Path) -> None:
-    write_nel(put(tmp_path / "r", [sample("a", category="", group="")], {"clean": [RIGHT]}), tmp_path / "out")
-    assert lines(tmp_path / "out" / "d-clean")[0]["metadata"] == {}
+    bare = {"category": "", "group": ""}
+    samples = [sample("a", target=("cat", "a cat"), **bare), sample("b", target="", task="boxes", localisation=boxes)]
+    first, second = lines(exported(tmp_path, samples, [RIGHT, RIGHT]))
+    assert (first["expected_answer"], first["metadata"]) == ("cat | a cat", {})
+    assert second["expected_answer"] == '{"nose":[1.0,2.0,3.0,4.0]}'
 
 
 @pytest.mark.parametrize("text", ["one\u2028two\u0085three\x1cfour\nfive", "half \ud83d of it"])
 def test_whatever_a_model_says_is_one_line_that_can_be_printed(text: str, tmp_path: Path) -> None:
-    write_nel(put(tmp_path / "r", [sample("a")], {"clean": [RIGHT]}, text=text), tmp_path / "out")
-    (line,) = lines(tmp_path / "out" / "d-clean")
+    (line,) = lines(exported(tmp_path, [sample("a")], [RIGHT], text=text))
     assert line["model_response"].encode() == text.encode("utf-8", "backslashreplace")
 
 
