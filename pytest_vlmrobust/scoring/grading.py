@@ -63,7 +63,7 @@ _OBJECT = re.compile(r"\s*(?:```\w*\s*)?\{")
 
 
 def _json(reply: str) -> Outcome:
-    """``{"answer": "red"}``, ``final_answer``, at the start."""
+    """``{"answer": "red"}`` at the start."""
     if not _OBJECT.match(reply):
         return None
     text = straighten(reply)
