@@ -7,6 +7,7 @@ the file is and whoever reads it, and the command ends with one error. Nothing b
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shlex
 import shutil
@@ -46,10 +47,11 @@ def enter(*, seconds: float | None = SECONDS, largest_file: int | None = LARGEST
     seconds = _chosen(seconds)
     scratch = tempfile.mkdtemp(prefix="vlmrobust-")  # the parent removes what a killed child leaves
     lives, parent_lives = os.pipe()
+    gc.freeze()  # else collecting garbage writes to, and so copies, the memory that both processes share
     child = os.fork()
     if not child:
         os.close(parent_lives)
-        threading.Thread(target=_end_with_parent, args=(lives,), daemon=True).start()
+        _end_with_parent(lives)
         tempfile.tempdir = scratch
         _limit(largest_file)
         return None
@@ -93,8 +95,11 @@ def _chosen(seconds: float | None, environment: Mapping[str, str] = os.environ) 
 
 
 def _end_with_parent(lives: int) -> None:
-    os.read(lives, 1)  # returns when the parent ended, however that was
-    os._exit(1)
+    """Has SIGIO end this process when the pipe closes, however the parent ended: a thread that waits would slow all others."""
+    import fcntl
+
+    fcntl.fcntl(lives, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lives, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
 
 
 def _limit(largest_file: int | None) -> None:
