@@ -58,10 +58,7 @@ def all_of(names: Sequence[str]) -> str:
 def number(value: float, unit: str = "", digits: int | None = None) -> str:
     """Returns a number in the unit of a policy's author; ``undefined`` for NaN.
 
-    Args:
-        value: a plain number; a fraction where the unit is ``pp`` or ``%``.
-        unit: ``pp``, ``%``, or empty for a plain number.
-        digits: decimals; by default 3 of a plain number, else 1.
+    ``value`` is a fraction where the unit is ``pp`` or ``%``. ``digits`` are decimals; by default 3 of a plain number, else 1.
 
     >>> number(0.1234), number(0.445, "pp"), number(math.nan)
     ('0.123', '44.5 pp', 'undefined')

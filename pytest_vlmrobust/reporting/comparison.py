@@ -231,12 +231,8 @@ def render_comment(
 ) -> str:
     """Returns the comment, of at most :data:`LONGEST` characters.
 
-    Args:
-        run: the run.
-        against: the comparison.
-        name: distinguishes comments of several gates on a pull request.
-        links: web addresses by text; empty ones are left out.
-        images: web addresses of images by file name; images without one are left out.
+    ``name`` distinguishes comments of several gates on a pull request. ``links`` are web addresses by text; empty ones are left
+    out. ``images`` are those of images by file name; images without one are left out.
     """
     texts = (_render(run, against, name, links, images, most=most) for most in _FEWER_ROWS)
     if short := next((text for text in texts if len(text) <= LONGEST), ""):

@@ -110,9 +110,7 @@ class ReportDirectory:
     def put(self, write: Callable[[Path], Sequence[Path]], *, as_far_as_written: bool) -> list[Path]:
         """Writes a report, replacing an earlier one of this run, and returns its files.
 
-        Args:
-            write: writes it into a folder and returns the files.
-            as_far_as_written: whether written files are kept if others fail.
+        ``write`` writes it into a folder; ``as_far_as_written`` keeps the written files if others fail.
         """
         with self._unfinished() as folder:
             try:
@@ -150,11 +148,7 @@ class ReportDirectory:
 
 
 def _refuse_other_places(path: Path, named: str) -> None:
-    """Refuses a directory whose files a report must not replace.
-
-    Raises:
-        UsageError: it contains a run, a store, or user files with these names.
-    """
+    """Refuses a directory whose files a report must not replace: with a run, a store, or user files with these names."""
     if path.is_file():
         raise UsageError(f"{named} is a file. Name a directory")
     if (path / DOCKET_FILE).exists() and not _is_of_a_report(path):

@@ -214,11 +214,8 @@ class Command:
     def of(cls, words: Sequence[str | os.PathLike[str]], positional: Sequence[str], root: Path, here: Path) -> Command:
         """Returns the command line without test selections, output files of the run, and possible secrets.
 
-        Args:
-            words: the arguments of ``pytest``.
-            positional: the arguments that pytest took as paths and test ids, in order.
-            root: the root directory of node ids.
-            here: the working directory of pytest.
+        ``words`` are the arguments of ``pytest``, of which it took ``positional`` as paths and test ids, in order. Node ids are
+        relative to ``root``.
         """
         return cls(*_split(words, positional), *_seen_from_both(root, here))
 

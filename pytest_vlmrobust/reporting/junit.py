@@ -117,12 +117,7 @@ def suite_properties(view: RunView) -> dict[str, str]:
 
 
 def runs_in(path: Path) -> set[str]:
-    """Returns the runs named in a JUnit file; empty if its suite properties were removed.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not XML.
-    """
+    """Returns the runs named in a JUnit file; empty if its suite properties were removed. No XML is a ValueError."""
     return {str(one.get("value")) for one in _parse(path).iterfind(_OF_SUITE) if one.get("name") == "vlm.run"}
 
 
@@ -152,9 +147,7 @@ def decision_cases(view: RunView) -> list[ET.Element]:
 def correct(path: Path, view: RunView) -> None:
     """Writes another decision into a JUnit file that pytest wrote: in the properties of the whole run and in its test cases.
 
-    Raises:
-        OSError: it cannot be read or written.
-        ValueError: it is not XML.
+    No XML is a ValueError.
     """
     tree = _parse(path)
     for node in tree.iterfind(".//testsuite"):

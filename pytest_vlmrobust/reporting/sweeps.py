@@ -351,7 +351,8 @@ class Headline:
     @property
     def numbers(self) -> list[Number]:
         """Its key numbers, in the order of the suites; unmeasured ones are left out."""
-        return [*self._corruptions(), *self._patches(), *self._resolutions(), *self._tasks()]
+        resolutions = self._summary("ACE", "absolute_continuous_error", "")
+        return [*self._corruptions(), *self._patches(), *resolutions, *self._tasks()]
 
     def _corruptions(self) -> Iterable[Number]:
         cells = {record.setting: record for record in self.records if record.test == "cell" and not record.task}
@@ -374,13 +375,10 @@ class Headline:
             yield from list(self._summary("worst", "worst_case_drop", "pp", cells)) or _worst_of(cells)
 
     def _patches(self) -> Iterable[Number]:
-        grids = [record for record in self.records if record.family == "patches" and record.level]
+        grids = [record for record in self.records if record.family == PATCHES and record.level]
         found = [(record.level, one) for record in grids for one in _number("", record, "pcri", "")]
         for place, (level, one) in enumerate(found):
             yield replace(one, name=f"{'' if place else 'PCRI '}{level}x{level}")
-
-    def _resolutions(self) -> Iterable[Number]:
-        yield from self._summary("ACE", "absolute_continuous_error", "")
 
     def _tasks(self) -> Iterable[Number]:
         """Yields the score of each task of the Observatory on originals, augmentations and illusions."""
@@ -443,15 +441,15 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
         (measure.value, cell)
         for cell in cells
         if cell.setting not in (CLEAN_NAME, NO_IMAGE_NAME) and cell.family not in _OTHER_SUITES
-        if (measure := cell.measure_of("accuracy_drop")) is not None and math.isfinite(measure.value)
+        if (measure := cell.measure_of(_DROP)) is not None and math.isfinite(measure.value)
     ]
     if len(drops) > 1:
         _, cell = max(drops, key=lambda one: one[0])
-        for one in _number("worst", cell, "accuracy_drop", "pp"):
+        for one in _number("worst", cell, _DROP, "pp"):
             yield replace(one, aside=cell.setting)
 
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:
     """Returns the setting whose cell has this drop; empty if none, for example if a summary uses other answers."""
-    drops = ((cell.setting, cell.measure_of("accuracy_drop")) for cell in cells)
+    drops = ((cell.setting, cell.measure_of(_DROP)) for cell in cells)
     return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < ROUNDING), "")

@@ -134,13 +134,8 @@ def render_table(
 ) -> str:
     """Returns rows in columns; cells are wrapped only if the terminal is too narrow.
 
-    Args:
-        header: a title for each column.
-        rows: cells, as many in each row as there are titles.
-        names: how many of the first columns hold names, which are left-aligned; numbers are right-aligned.
-        width: of the terminal, in characters.
-        color: whether it shows bold text.
-        whole: how many of the first columns are never wrapped, so that they can be copied.
+    The first ``names`` columns hold names, which are left-aligned, and the others numbers. The first ``whole`` columns are never
+    wrapped, so that they can be copied.
     """
     from rich.table import Table
     from rich.text import Text

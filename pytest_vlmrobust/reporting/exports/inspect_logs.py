@@ -53,13 +53,6 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
     """Writes a log for each cell of a run into a new directory, atomically.
 
     ``form`` is ``eval``, the format of Inspect, or ``json``; an empty ``model`` means all of the run.
-
-    Raises:
-        MissingExtra: inspect-ai is not installed.
-        UnknownName: the run has no such model.
-        UsageError: nothing was measured, or ``out`` exists.
-        StoreError: the evidence cannot be read.
-        OSError: the directory cannot be written.
     """
     try:
         from inspect_ai.log import write_eval_log

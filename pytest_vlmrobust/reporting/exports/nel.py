@@ -53,14 +53,7 @@ class Benchmark:
 def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]:
     """Writes the results of a model of a run into a new directory, atomically; returns the benchmarks sorted by name.
 
-    ``model`` may be empty if the run has only one.
-
-    Raises:
-        UsageError: no run, nothing measured, several models and none named, or ``out`` exists.
-        UnknownName: the run has no such model.
-        DatasetError: two samples cannot be told apart by the number of their problem.
-        StoreError: the evidence cannot be read.
-        OSError: the directory cannot be written.
+    ``model`` may be empty if the run has only one. Two samples with the same number of their problem are a DatasetError.
     """
     if not (run / EVIDENCE).is_file():
         raise UsageError(

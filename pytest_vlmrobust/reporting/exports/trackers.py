@@ -74,12 +74,7 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
     """Adds a run for each model to an MLflow store, and returns where; nothing is sent anywhere else.
 
     ``uri`` is the store: ``sqlite:///FILE``, a directory or a server; MLflow's default if empty. ``experiment`` is created. An
-    empty ``model`` means all of the run.
-
-    Raises:
-        MissingExtra: MLflow is not installed.
-        UnknownName: the run has no such model.
-        UsageError: the store has this run already, or cannot be used.
+    empty ``model`` means all of the run. A run that the store has already is a UsageError.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # disables its telemetry
     try:
@@ -132,11 +127,6 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
     """Writes an offline Weights & Biases run for each model, and returns where; only `wandb sync` sends it.
 
     ``wandb`` is created in ``out``; an empty ``model`` means all of the run.
-
-    Raises:
-        MissingExtra: wandb is not installed.
-        UnknownName: the run has no such model.
-        OSError: the directory cannot be written.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     try:

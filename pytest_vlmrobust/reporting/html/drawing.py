@@ -405,15 +405,9 @@ def _reveal(
     place: tuple[float, float, float],
     height: float,
 ) -> None:
-    """Adds an area with a tooltip.
+    """Adds an area with a tooltip to a drawing of this height that has all else, because tooltips must be on top.
 
-    Args:
-        chart: the drawing with all other elements, because tooltips must be on top.
-        area: left, top, width and height.
-        name: the first line, in bold letters.
-        told: what follows.
-        place: left edge and top of the tooltip, and its bottom if it does not fit below.
-        height: of the drawing.
+    ``area`` is left, top, width and height; ``place`` the left edge and top of the tooltip, and its bottom if it does not fit.
     """
     names = textwrap.wrap(_readable(name), 48, max_lines=2, placeholder="…")
     lines = [*names, *textwrap.wrap(_readable(told), 52)]

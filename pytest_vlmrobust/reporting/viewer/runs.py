@@ -123,10 +123,8 @@ class Runs:
     ) -> None:
         """Keeps how to find runs.
 
-        Args:
-            find: returns their directories, newest first; called for every page.
-            open_pictures: returns the image source of a run directory.
-            together: whether an address without runs shows all of them side by side, or only the first.
+        ``find`` returns their directories, newest first, for every page. Without runs in its address a page shows all of them
+        ``together``, or the first.
         """
         self._find = find
         self._open_pictures = open_pictures
