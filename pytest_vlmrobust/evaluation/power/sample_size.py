@@ -61,8 +61,14 @@ _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 _PEOPLE = ("a", "b")
 _MILD = "fog:low"
 ChangedSizes: TypeAlias = Callable[[MetricKey], "tuple[int, int] | None"]
-_Asked: TypeAlias = tuple[Rule, tuple[MetricKey, ...]]
 _PASSES = frozenset({Outcome.PASS, Outcome.MEASURED, Outcome.WAIVED})
+
+
+class _RuleTests(NamedTuple):
+    """A rule, and the tests that it bounds."""
+
+    rule: Rule
+    tests: tuple[MetricKey, ...]
 
 
 class _Model(NamedTuple):
@@ -114,8 +120,8 @@ class TooFew:
         unchanged = f", and at least {self._questions(least)} even if no answer changes" if least else ""
         others = " about as many images" if self.each == 1 and self.questions > self.samples else ""
         enough = f"needs about {self._questions(self.enough)}{others} to pass it{unchanged}" if self.enough else ""
-        asked = question_count(self.questions or self.samples * self.each, self.samples)
-        return f"with {asked} {self.shown}; {about} {enough or f'is not decided by {self._questions(self.tried)} either{loosen}'}"
+        count = question_count(self.questions or self.samples * self.each, self.samples)
+        return f"with {count} {self.shown}; {about} {enough or f'is not decided by {self._questions(self.tried)} either{loosen}'}"
 
     def _questions(self, images: int) -> str:
         return question_count(images * self.each, images)
@@ -191,30 +197,22 @@ def undecidable(
         if test.dataset in sizes:
             planned.setdefault(test.dataset, set()).add(test)
     undecided = []
-    for dataset, own in planned.items():
-        asked = tuple(
-            (replace(_plain(rule), reason="", evidence=""), tuple(bounded))
-            for rule in policy.rules
-            if _is_decided_by_samples(rule) and not _unknown(rule)
-            if (
-                bounded := sorted(
-                    {_plain(test) for test in own if rule.bounds(test) and not any(w.applies(test) for w in waivers)}, key=str
-                )
-            )
-        )
-        if asked:
-            controls = {f"{NONSENSE}:2"} if any(test.metric == WORD_DROP for test in own) else set()
-            settings = tuple(sorted({test.setting for test in own if test.family} | controls))
-            whole = sizes[dataset], (questions or {}).get(dataset, 0)
-            fewest = {
-                rule.id: min((changed(test) or whole for test in own if rule.bounds(test)), default=whole)
-                for rule in policy.rules
-            }
-            for size in dict.fromkeys(fewest[rule.id] for rule, _ in asked):
-                alike = tuple(pair for pair in asked if fewest[pair[0].id] == size)
-                each = max(round(size[1] / size[0]), 1)
-                found = _too_few(alike, settings, _positions(dataset), size[0], each)
-                undecided += [replace(too_few, dataset=dataset, questions=size[1]) for too_few in found]
+    for dataset, tests_of_dataset in planned.items():
+        controls = {f"{NONSENSE}:2"} if any(test.metric == WORD_DROP for test in tests_of_dataset) else set()
+        settings = tuple(sorted({test.setting for test in tests_of_dataset if test.family} | controls))
+        whole = sizes[dataset], (questions or {}).get(dataset, 0)
+        by_size: dict[tuple[int, int], list[_RuleTests]] = {}
+        for rule in policy.rules:
+            bounded = [test for test in tests_of_dataset if rule.bounds(test)]
+            tried = {_plain(test) for test in bounded if not any(waiver.applies(test) for waiver in waivers)}
+            if tried and _is_decided_by_samples(rule) and not _unknown(rule):
+                plain = replace(_plain(rule), reason="", evidence="")
+                size = min(changed(test) or whole for test in bounded)
+                by_size.setdefault(size, []).append(_RuleTests(plain, tuple(sorted(tried, key=str))))
+        for (images, count), rules in by_size.items():
+            each = max(round(count / images), 1)
+            too_few = _too_few(tuple(rules), settings, _positions(dataset), images, each)
+            undecided += [replace(entry, dataset=dataset, questions=count) for entry in too_few]
     return undecided
 
 
@@ -295,10 +293,10 @@ def _positions(dataset: str) -> int:
 
 
 @cache
-def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int, each: int) -> list[TooFew]:
+def _too_few(rules: tuple[_RuleTests, ...], settings: tuple[str, ...], positions: int, n: int, each: int) -> list[TooFew]:
     """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
-    plan = _Plan({rule.id: pair for pair in asked for rule in pair[:1]}, settings, positions, each)
-    left: Iterable[str] = plan.asked
+    plan = _Plan({entry.rule.id: entry for entry in rules}, settings, positions, each)
+    left: Iterable[str] = plan.rules
     if n > _MOST_SAMPLES:  # if these decide a rule, more samples do too
         left = plan.undecided_rules(_MOST_SAMPLES, left)
     first = left = plan.too_few(n, left)
@@ -311,15 +309,15 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
         still = plan.undecided_rules(tried, left)
         enough |= plan.enough_for([name for name in left if name not in still], n, low, high)
         left = still
-    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough.get(name), tried, each) for name in first]
+    return [TooFew(plan.rules[name].rule, n, plan.what_samples_show(n, name), enough.get(name), tried, each) for name in first]
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """The tests of a run on one dataset."""
 
-    asked: Mapping[str, _Asked]
-    """Rule id to the rule and its tests."""
+    rules: Mapping[str, _RuleTests]
+    """By the id of the rule."""
     settings: tuple[str, ...]
     positions: int
     each: int
@@ -356,7 +354,7 @@ class _Plan:
 
     def _lies_beyond(self, name: str) -> bool:
         """Whether a model without losses may still break a rule, because the rule requires accuracy or a rising curve."""
-        rule = self.asked[name][0]
+        rule = self.rules[name].rule
         if _is_of_confidence(rule):
             return False  # who is always right and sure is calibrated on a few questions already
         unchanged = _unchanged(rule)
@@ -375,7 +373,7 @@ class _Plan:
 
     def what_samples_show(self, n: int, name: str) -> str:
         """Returns what ``n`` samples show about a model that clearly keeps a rule."""
-        rule = self.asked[name][0]
+        rule = self.rules[name].rule
         model = _models()[-1 if _unchanged(rule) is None else 0]
         if _is_of_confidence(rule):
             model = _models()[0]._replace(called=f"that is right in {100 * _models()[0].truth.clean:.0f} % and as sure as that")
@@ -400,9 +398,10 @@ class _Plan:
         return f"a model {model.called} passes in too few of {_RUNS} simulated runs"
 
     def _simulation(self, names: Sequence[str], model: _Model) -> Simulation:
-        rules, shared_by = (tuple(self.asked[name][0] for name in names), {name: len(self.asked[name][1]) for name in names})
-        tests = {name: tuple((self._table_name(test), test) for test in self.asked[name][1]) for name in names}
-        policy = Policy(rules, shared_by=shared_by)
+        chosen = {name: self.rules[name] for name in names}
+        tests = {name: tuple((self._table_name(test), test) for test in tests) for name, (_, tests) in chosen.items()}
+        shared_by = {name: len(tests) for name, (_, tests) in chosen.items()}
+        policy = Policy(tuple(rule for rule, _ in chosen.values()), shared_by=shared_by)
         return Simulation(policy, model.truth, date.min, SimulatedTests(policy, tests, {}, {}))
 
     def _table_name(self, test: MetricKey) -> str:

@@ -130,11 +130,11 @@ class Power:
 
 def plan(policy: Policy, truth: ModelProfile) -> SimulatedTests:
     """Returns the tests of a simulated run of the suites that a policy requires; of ``corruptions`` if it requires none."""
-    asked = policy.coverage.suites or SIMULATED[:1]
-    answered = [suite for suite in asked if truth.settings(suite)]
+    required = policy.coverage.suites or SIMULATED[:1]
+    answered = [suite for suite in required if truth.settings(suite)]
     every = {test: table for suite in answered for test, table in _tests(suite, truth, policy).items()}
-    others = [test for suite in asked if suite not in answered for test in suite_tests(suite)]
-    others += [test for suite in asked if suite not in answered for task in TASKS for test in suite_tests(suite, task)]
+    others = [test for suite in required if suite not in answered for test in suite_tests(suite)]
+    others += [test for suite in required if suite not in answered for task in TASKS for test in suite_tests(suite, task)]
     tests: dict[str, tuple[tuple[str, MetricKey], ...]] = {}
     left_out: dict[str, str] = {}
     idle: dict[str, str] = {}
@@ -163,7 +163,7 @@ def plan(policy: Policy, truth: ModelProfile) -> SimulatedTests:
             measured = any(test.metric == rule.metric for test in every)
             if measured and policy.coverage.rules is Extent.WHOLE:
                 shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
-    left_out |= {suite: _why_unanswered(suite) for suite in asked if suite not in answered}
+    left_out |= {suite: _why_unanswered(suite) for suite in required if suite not in answered}
     whole = [test for test in every if not test.category]
     return SimulatedTests(policy.for_tests(whole), tests, left_out, idle, tuple(shortfalls))
 
@@ -179,14 +179,14 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
     table_of: dict[MetricKey, str] = {}
     ends = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
     whole = [name for name in ends if suite in SIMULATED or name in own_settings(suite)]
-    for dataset, asked in truth.datasets.items():
-        table = dataset if asked.task else suite
+    for dataset, facts in truth.datasets.items():
+        table = dataset if facts.task else suite
         own = []
         for name in (*whole, *truth.settings(suite)):
             cell = Cell(truth.name, dataset, Setting.parse(name))
-            tried = not asked.task and attempts_of(cell, policy, always=False) is not None
-            own += metric_keys(cell, asked, baseline=truth.has_baseline, attempts=tried)
-        sweeps = [test for test in sorted(suite_tests(suite, asked.task), key=str) if _is_summary(test.metric, truth)]
+            tried = not facts.task and attempts_of(cell, policy, always=False) is not None
+            own += metric_keys(cell, facts, baseline=truth.has_baseline, attempts=tried)
+        sweeps = [test for test in sorted(suite_tests(suite, facts.task), key=str) if _is_summary(test.metric, truth)]
         own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
         table_of |= {test: f"{table}{beside_scores(test.metric)}" for test in own}
         for category in truth.categories:
