@@ -99,22 +99,6 @@ def test_resbench_wobble_of_noise(golden: Callable[[str], Rows]) -> None:
         assert float(np.quantile(drawn, 0.95)) == pytest.approx(expected[row["model"]], abs=5e-3), row["model"]
 
 
-@pytest.mark.parametrize(
-    ("model", "ace", "rce", "net", "up", "down"),
-    [("Gemini1.5-Pro", 0.201, 0.358, 0.175, 0.188, 0.013), ("MiniCPM-o-2.6", 0.222, 0.428, 0.222, 0.222, 0.0)],
-)
-def test_resbench_in_parts(
-    model: str, ace: float, rce: float, net: float, up: float, down: float, golden: Callable[[str], Rows]
-) -> None:
-    (row,) = [row for row in golden("resbench_main") if row["model"] == model]
-    curve = [float(row[name]) for name in row if name.startswith("acc_")]
-    assert metrics.absolute_continuous_error(curve) == pytest.approx(ace)
-    assert metrics.relative_continuous_error(curve) == pytest.approx(rce, abs=5e-4)
-    assert metrics.resolution_net(curve) == pytest.approx(net)
-    assert metrics.resolution_wobble(curve) == pytest.approx(2 * min(up, down))
-    assert metrics.absolute_continuous_error(curve) == pytest.approx(up + down)
-
-
 def test_mce_is_the_plain_mean_over_49_perturbations(golden: Callable[[str], Rows]) -> None:
     """Scores made so that each perturbation has its category's printed error must give the printed "all"."""
     for row in golden("robustbench_mce"):

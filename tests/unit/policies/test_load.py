@@ -166,6 +166,8 @@ RULES = "rules: [{id: r, metric: pcri, max: 0.1}]\n"
             False,
         ),
         ("", "coverage: {suites: [a]}", "coverage suites (built-in default) {}: [] becomes [a] (tighter)", True),
+        ("coverage: {suites: [a]}", "coverage: {suites: [a]}", "coverage suites of a.yaml:2 {}: nothing changes", True),
+        ("coverage: {tests: partial}", "coverage: {tests: partial}", "coverage tests of a.yaml:2 {}: nothing changes", True),
     ],
 )
 def test_what_a_later_file_changes_about_the_whole_run_is_told(
