@@ -45,11 +45,6 @@ def worst_category_drop_interval(table: ScoreTable, _setting: str | None, confid
     return _interval_of_worst_drop(table, table.required(Needs.CATEGORIES), confidence)
 
 
-def worst_category(table: ScoreTable) -> str:
-    """Returns which category loses most."""
-    return _worst_note(table, table.categories, largest=True)
-
-
 category_metric = partial(
     sweep_metric,
     validity=f"at least two categories of {LEAST_PICTURES} or more source images",
@@ -63,7 +58,7 @@ category_metric = partial(
     unsuited="The largest of more, or of smaller, categories is larger by chance alone, so that values of different datasets "
     "cannot be compared. Use `mean_drop` to compare models, and judge this by its interval.",
     interval=worst_category_drop_interval,
-    note=worst_category,
+    note=lambda table: _worst_note(table, table.categories, largest=True),
 )
 def worst_category_drop(clean: ArrayLike, perturbed_by_setting: BySetting, categories: Sequence[Hashable]) -> float:
     """Largest mean drop of any category of questions.
@@ -97,11 +92,6 @@ def worst_category_accuracy_interval(table: ScoreTable, _setting: str | None, co
     return low, min(mean_interval(scores, clusters, shared)[1] for scores, clusters in parts)
 
 
-def weakest_category(table: ScoreTable) -> str:
-    """Returns which category has the lowest accuracy."""
-    return _worst_note(table, table.categories, largest=False)
-
-
 @category_metric(
     better="higher",
     perfect=1.0,
@@ -109,7 +99,7 @@ def weakest_category(table: ScoreTable) -> str:
     unsuited="A category that is hard on clean images is low here without any loss. Use `worst_category_drop` for what the "
     "settings cost.",
     interval=worst_category_accuracy_interval,
-    note=weakest_category,
+    note=lambda table: _worst_note(table, table.categories, largest=False),
     unchanged=None,
     monotone={Needs.PERTURBED_BY_SETTING: 1},
 )
@@ -144,11 +134,6 @@ def worst_group_drop_interval(table: ScoreTable, _setting: str | None, confidenc
     return _interval_of_worst_drop(table, table.required(Needs.PEOPLE), confidence)
 
 
-def worst_group(table: ScoreTable) -> str:
-    """Returns the group of people that loses most."""
-    return _worst_note(table, table.people, largest=True)
-
-
 @metric(
     suite="observatory",
     better="lower",
@@ -161,7 +146,7 @@ def worst_group(table: ScoreTable) -> str:
     "beside it.",
     interval=worst_group_drop_interval,
     gate=does_the_task,
-    note=worst_group,
+    note=lambda table: _worst_note(table, table.people, largest=True),
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
     label_preserving=True,

@@ -148,16 +148,11 @@ def _interval_of_gap(need: Needs) -> Interval:
 position_gap_interval, group_gap_interval = _interval_of_gap(Needs.POSITIONS), _interval_of_gap(Needs.PEOPLE)
 
 
-def unknown_positions(table: ScoreTable) -> str:
-    """Returns how many samples a gap leaves out because their position is unknown."""
-    return _left_out_note(table.positions, "position")
-
-
 gap_metric = partial(metric, suite="observatory", better="lower", bounds=(0.0, 1.0), perfect=0.0, gate=does_the_task)
 position_metric = partial(
     gap_metric,
     validity="at least two positions; the model is shown to do better with the images than without",
-    note=unknown_positions,
+    note=lambda table: _left_out_note(table.positions, "position"),
 )
 
 
@@ -187,15 +182,10 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     return _gap(as_scores(scores, "scores"), positions, "positions")
 
 
-def unknown_people(table: ScoreTable) -> str:
-    """Returns how many samples a gap leaves out because their group of people is unknown."""
-    return _left_out_note(table.people, "group of people")
-
-
 people_metric = partial(
     gap_metric,
     validity="at least two groups; the model is shown to do better with the images than without",
-    note=unknown_people,
+    note=lambda table: _left_out_note(table.people, "group of people"),
 )
 
 
