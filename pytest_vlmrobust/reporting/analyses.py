@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import yaml
 
@@ -69,20 +69,26 @@ _FIRST = 5
 """The most harmful settings per level in a table, as in the papers' tables 13 and 14."""
 
 
-def _is_shown(settings: Sequence[tuple[str, ...]]) -> list[bool]:
-    """Returns which rows of settings are among the first of their level; a row is its names, and last a setting."""
-    counts: Counter[tuple[str, ...]] = Counter()
+_Row = TypeVar("_Row", Analysis, ModelAnalysis)
+
+
+def _first_of_levels(rows: Sequence[_Row], sweeps: Sequence[str], file: str) -> tuple[Sequence[_Row], list[str]]:
+    """Returns the first of the most harmful settings of each level, and a note on the others; all rows of other analyses."""
+    if rows[0].name != MOST_HARMFUL:
+        return rows, []
+    counts: Counter[tuple[str, str]] = Counter()
     shown = []
-    for *names, setting in settings:
-        level = (*names, setting.partition(":")[2])
+    for row, sweep in zip(rows, sweeps, strict=True):
+        level = sweep, row.part.partition(":")[2]
         counts[level] += 1
-        shown.append(counts[level] <= _FIRST)
-    return shown
+        if counts[level] <= _FIRST:
+            shown.append(row)
+    hidden = len(rows) - len(shown)
+    return shown, [f"{quantity(hidden, 'further setting')}: {file} has all"] if hidden else []
 
 
-def _hidden_note(shown: Sequence[bool], file: str) -> list[str]:
-    hidden = len(shown) - sum(shown)
-    return [f"{quantity(hidden, 'further setting')}: {file}"] if hidden else []
+def _titles(columns: Iterable[str]) -> list[str]:
+    return [_NAMES.get(column, column).replace("_", " ") for column in columns]
 
 
 def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
@@ -97,16 +103,13 @@ def _table(name: str, rows: Sequence[Analysis]) -> Table:
     told = about("run")[name]
     counted = "samples" if told.counts_samples else "cells"
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
-    header = ("model", "dataset", *told.names, *(_NAMES.get(column, column).replace("_", " ") for column in columns), counted)
-    several = name == MOST_HARMFUL
-    shown = _is_shown([(row.model, row.dataset, row.part) for row in rows]) if several else [True] * len(rows)
+    header = ("model", "dataset", *told.names, *_titles(columns), counted)
+    shown, hidden = _first_of_levels(rows, [f"{row.model} on {row.dataset}" for row in rows], "results.json")
     lines = [
         (row.model or "all models", row.dataset, row.part, *(_cell(row, column) for column in columns), _counted(row))
-        for row, kept in zip(rows, shown, strict=True)
-        if kept
+        for row in shown
     ]
-    notes = [*_missing_notes(rows), *_hidden_note(shown, "results.json has all")]
-    return Table(told.title, told.caption, header, lines, notes, names=3)
+    return Table(told.title, told.caption, header, lines, [*_missing_notes(rows), *hidden], names=3)
 
 
 def _cell(row: Analysis, column: str) -> str:
@@ -147,28 +150,24 @@ def board_tables(board: Board, *, small: bool = False) -> list[Table]:
 def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
     told = about("models")[name]
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
-    shown = _is_shown([(row.part,) for row in rows]) if name == MOST_HARMFUL else [True] * len(rows)
-    lines = [
-        (*((row.part, row.of) if row.of else (row.part,)), *(_estimate(row, column) for column in columns), row.note)
-        for row, kept in zip(rows, shown, strict=True)
-        if kept
-    ]
+    shown, hidden = _first_of_levels(rows, [""] * len(rows), "models.json")
     noted = any(row.note for row in rows)
-    header = (*told.names, *(_NAMES.get(column, column).replace("_", " ") for column in columns), *(["note"] if noted else []))
+    header = (*told.names, *_titles(columns), *(["note"] if noted else []))
+    lines = [
+        (
+            *((row.part, row.of) if row.of else (row.part,)),
+            *(_estimate(row, column) for column in columns),
+            *([row.note] if noted else []),
+        )
+        for row in shown
+    ]
     reasons = dict.fromkeys(
         f"{row.part} is undefined: {value.reason}"
         for row in rows
         for value in row.values.values()
         if math.isnan(value.value) and value.reason
     )
-    return Table(
-        told.title,
-        told.caption,
-        header,
-        lines if noted else [line[:-1] for line in lines],
-        [*reasons, *_hidden_note(shown, "models.json has all")],
-        len(told.names),
-    )
+    return Table(told.title, told.caption, header, lines, [*reasons, *hidden], len(told.names))
 
 
 def _estimate(row: ModelAnalysis, column: str) -> str:

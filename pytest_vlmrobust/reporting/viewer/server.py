@@ -61,7 +61,7 @@ def application(pages: Pages, port: int) -> Starlette:
     made = {"/": pages.overview, "/answers": pages.answers, "/samples": pages.samples, "/sample": pages.sample}
     return Starlette(
         routes=[
-            *(Route(path, _shown(pages, make)) for path, make in made.items()),
+            *(Route(path, _page(pages, make)) for path, make in made.items()),
             *(Route(path, _fixed(content, kind)) for path, (content, kind) in fixed.items()),
             Route("/picture/small", _picture(pages, small=True)),
             Route("/picture/full", _picture(pages, small=False)),
@@ -72,35 +72,34 @@ def application(pages: Pages, port: int) -> Starlette:
     )
 
 
-def _shown(pages: Pages, make: Callable[[Address], str]) -> Callable[[Request], Response]:
+def _answering(make: Callable[[Address], Response], refused: Callable[[str], str], kind: str) -> Callable[[Request], Response]:
+    """Returns an endpoint; what cannot be shown is told as ``refused`` returns it."""
+
     def answer(request: Request) -> Response:
         try:
-            return _response(make(_address_of(request)), _HTML)
+            return make(_address_of(request))
         except VlmRobustError as error:
-            return _response(pages.problem(str(error)), _HTML, _status(error))
+            return _response(refused(str(error)), kind, _status(error))
 
     return answer
+
+
+def _page(pages: Pages, make: Callable[[Address], str]) -> Callable[[Request], Response]:
+    return _answering(lambda address: _response(make(address), _HTML), pages.problem, _HTML)
 
 
 def _picture(pages: Pages, *, small: bool) -> Callable[[Request], Response]:
-    def answer(request: Request) -> Response:
-        try:
-            content, kind = pages.picture(_address_of(request), small=small)
-        except VlmRobustError as error:
-            return _response(str(error), _TEXT, _status(error))
+    def made(address: Address) -> Response:
+        content, kind = pages.picture(address, small=small)
         return _response(content, kind, headers={"Cache-Control": "private, max-age=600"})
 
-    return answer
+    return _answering(made, str, _TEXT)
 
 
 def _live(pages: Pages) -> Callable[[Request], Response]:
-    def answer(request: Request) -> Response:
-        try:
-            return _response(json.dumps(pages.live(_address_of(request))), _JSON)
-        except VlmRobustError as error:
-            return _response(json.dumps({"problem": str(error)}), _JSON, _status(error))
-
-    return answer
+    return _answering(
+        lambda address: _response(json.dumps(pages.live(address)), _JSON), lambda text: json.dumps({"problem": text}), _JSON
+    )
 
 
 def _fixed(content: Callable[[], str], kind: str) -> Callable[[Request], Response]:
