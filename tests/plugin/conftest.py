@@ -110,6 +110,13 @@ def ends(result: pytest.RunResult, code: int, *lines: str) -> pytest.RunResult:
     return result
 
 
+def execute(directory: Path, statement: str) -> None:
+    """Changes the evidence of a run, or a store, behind its back."""
+    with contextlib.closing(sqlite3.connect(directory / "predictions.sqlite")) as database:
+        database.execute(statement)
+        database.commit()
+
+
 def decision_cases(junit: Path) -> dict[str, str]:
     """Returns the decision about each model as a reader of JUnit sees it who shows test cases alone."""
     kinds = {"failure": "NO-GO", "error": "INCOMPLETE", "skipped": "INCONCLUSIVE"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.store import Evidence, Journal, last_records
 from tests.small_gate import write_questions
 
-from .conftest import SAMPLES, SUITE, WORKERS_IF_SLOW, Project, ends, make_project
+from .conftest import SAMPLES, SUITE, WORKERS_IF_SLOW, Project, ends, execute, make_project
 
 RULES = """
 version: 1
@@ -173,10 +172,7 @@ def test_a_folder_that_moved_and_a_column_that_changed_are_the_same_pictures(com
 
 def test_a_baseline_without_its_pictures_is_compared_with_a_warning(compared: Project) -> None:
     compared.run("--vlm-report=first")
-    file = sqlite3.connect(compared.path / "first" / "predictions.sqlite")
-    file.execute("delete from pictures")
-    file.commit()
-    file.close()
+    execute(compared.path / "first", "delete from pictures")
     result = compared.run("--vlm-baseline=first")
     ends(result, 0, "*the baseline does not say which images of data it showed (only a clean cell records them): whether they*")
 
@@ -274,7 +270,7 @@ def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(
 def test_scores_of_a_baseline_that_are_not_those_of_its_answers_are_no_verdict(compared: Project) -> None:
     compared.run("--vlm-report=first")
     compared.script({"setting": "invert", "answer": "A"}, name="worse")
-    changed(compared, "update answers set value = 0 where cell in (select id from cells where setting = 'invert')")
+    execute(compared.path / "first", "update answers set value = 0 where cell in (select id from cells where setting = 'invert')")
     result = ends(compared.run("--vlm-baseline=first", "--vlm-report=out", models=("worse",)), 11)
     said = (
         "model-data-invert, sample 'q0': stored 0 (scored, *, 'B'), scored again 1 (scored, *, 'B'), and 7 more answers of this"
@@ -311,18 +307,11 @@ def test_a_damaged_baseline_is_no_verdict_and_named(
 ) -> None:
     compared.run("--vlm-report=first", "-k", "clean or invert")
     shutil.copytree(compared.path / "first", compared.path / "whole")
-    changed(compared, statement)
+    execute(compared.path / "first", statement)
     ends(compared.run("--vlm-baseline=first", "-k", "clean or invert"), 11, f"*first/predictions.sqlite: *{said}*")
     capsys.readouterr()
     assert main(["compare", str(compared.path / "first"), str(compared.path / "whole")]) == 4
     assert said in capsys.readouterr().err
-
-
-def changed(project: Project, statement: str) -> None:
-    file = sqlite3.connect(project.path / "first" / "predictions.sqlite")
-    file.execute(statement)
-    file.commit()
-    file.close()
 
 
 def test_pictures_of_another_seed_are_not_compared(compared: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sqlite3
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,7 +12,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.store import Evidence
 
-from .conftest import Project, ends, make_project
+from .conftest import Project, ends, execute, make_project
 
 Captured = pytest.CaptureFixture[str]
 WAIVER = """
@@ -85,10 +84,7 @@ def test_a_loosened_run_directory_is_found_with_its_tests(project: Project, caps
     flawed(project)
     project.run()
     run = project.the_run
-    connection = sqlite3.connect(run / "predictions.sqlite")
-    connection.execute("update answers set value = 1, answer = 'B' where cell = (select id from cells where setting = 'invert')")
-    connection.commit()
-    connection.close()
+    execute(run, "update answers set value = 1, answer = 'B' where cell = (select id from cells where setting = 'invert')")
     (policy,) = (run / "policies").iterdir()
     policy.write_text(policy.read_text().replace("max: 20pp", "max: 99pp"))
     lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
@@ -120,22 +116,9 @@ def test_of_a_killed_run_what_ended_is_told_and_the_rest_is_an_error(project: Pr
 
 def test_the_report_has_all_its_files(project: Project) -> None:
     project.run("--vlm-report=out")
-    names = {path.name for path in (project.path / "out").iterdir()}
-    assert names == {
-        *(
-            "report.html",
-            "results.json",
-            "cells.csv",
-            "summary.md",
-            "model_card.md",
-            "junit.xml",
-            "manifest.json",
-            "records.jsonl",
-            "docket.json",
-            "policies",
-        ),
-        *("predictions.sqlite", ".vlmrobust.lock"),
-    }
+    files = "cells.csv docket.json junit.xml manifest.json model_card.md policies predictions.sqlite records.jsonl report.html"
+    names = " ".join(sorted(path.name for path in (project.path / "out").iterdir()))
+    assert names == f".vlmrobust.lock {files} results.json summary.md"
     assert json.loads((project.path / "out" / "manifest.json").read_text())["date"]
     assert ET.parse(project.path / "out" / "junit.xml").getroot()[0].get("tests") == "9"  # with that of the decision
 
@@ -168,9 +151,6 @@ def test_the_summary_goes_where_github_shows_it(project: Project, monkeypatch: p
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "page.md"))
     assert project.run().ret == 0
     assert (project.path / "page.md").read_text().startswith("# GO\n")
-
-
-def test_a_summary_that_cannot_be_written_is_said_and_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "absent" / "page.md"))
     ends(project.run(), 0, "$GITHUB_STEP_SUMMARY *the summary could not be added: No such file or directory")
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, Project, execute
 
 Captured = pytest.CaptureFixture[str]
 
@@ -106,10 +105,7 @@ def test_a_run_of_two_models_is_exported_one_by_one(project: Project, capsys: Ca
 
 def test_the_metric_of_the_data_set_is_said_where_it_is_no_mean(project: Project, capsys: Captured) -> None:
     project.run("--vlm-report=r")
-    connection = sqlite3.connect(project.path / "r" / "predictions.sqlite")
-    connection.execute("update datasets set metric = 'pope_f1'")
-    connection.commit()
-    connection.close()
+    execute(project.path / "r", "update datasets set metric = 'pope_f1'")
     capsys.readouterr()
     assert main(["export", "nel", str(project.path / "r"), "--out", str(project.path / "nel")]) == 0
     said = capsys.readouterr().out.splitlines()

@@ -98,9 +98,6 @@ def test_what_contradicts_filling_is_refused(project: Project, options: tuple[st
     ends(project.run(*options), 4, message)
 
 
-def test_where_nothing_is_selected_nothing_is_filled(project: Project) -> None:
+def test_where_nothing_is_selected_or_a_plan_is_wanted_nothing_is_filled(project: Project) -> None:
     assert project.run("--vlm-fill", "-k", "nosuch").ret == 5
-
-
-def test_a_plan_comes_before_filling(project: Project) -> None:
     assert project.run("--vlm-fill", "--vlm-plan").ret == 5
