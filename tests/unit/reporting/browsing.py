@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -44,3 +45,18 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@contextmanager
+def quiet_page(browser: Any, *allowed: str, but: str = "\0") -> Iterator[Any]:
+    """Opens a page that says nothing, but for lines with this in them, and asks only for what begins with one of these."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    assert [line for line in said if but not in line] == []  # a refusal by the page's own policy would stand here
+    assert [url for url in asked if not url.startswith(allowed)] == []
+    page.close()

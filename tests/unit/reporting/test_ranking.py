@@ -14,7 +14,7 @@ import pytest
 from pytest_vlmrobust.evaluation.after.standings import ModelAnalysis
 from pytest_vlmrobust.reporting import RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.ranking import headline, ranking_markdown, render_models, render_ranking, write_ranking
-from tests.unit.reporting.browsing import FAINT, browser
+from tests.unit.reporting.browsing import FAINT, browser, quiet_page
 from tests.unit.reporting.pages import page_text
 from tests.unit.reporting.test_html import HOSTILE, Outline
 
@@ -156,14 +156,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tab(browser: Any, file: Path) -> Iterator[Any]:
-    tab = browser.new_page(viewport={"width": 1280, "height": 900})
-    said: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.goto(file.as_uri())
-    yield tab
-    assert said == []  # a refusal by the page's own policy would stand here
-    tab.close()
+    with quiet_page(browser, "data:", file.as_uri()) as tab:
+        tab.goto(file.as_uri())
+        yield tab
 
 
 @pytest.mark.parametrize("width", [360, 390, 768])

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Reply
 from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.html import render_html
-from tests.unit.reporting.browsing import FAINT, browser
+from tests.unit.reporting.browsing import FAINT, browser, quiet_page
 from tests.unit.reporting.pages import COMMAND, asked_twice, cell, example, run, store
 
 __all__ = ["browser"]
@@ -35,17 +35,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Any, report: Path) -> Iterator[Any]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(report.as_uri())
-    yield page
-    assert said == []  # a refusal by the page's own policy would stand here
-    assert [url for url in asked if not url.startswith(("data:", report.as_uri()))] == []
-    page.close()
+    with quiet_page(browser, "data:", report.as_uri()) as page:
+        page.goto(report.as_uri())
+        yield page
 
 
 def test_a_click_on_the_map_opens_the_test(page: Any) -> None:

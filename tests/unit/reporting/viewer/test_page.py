@@ -12,7 +12,7 @@ import pytest
 from pytest_vlmrobust import reporting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
-from tests.unit.reporting.browsing import FAINT, browser
+from tests.unit.reporting.browsing import FAINT, browser, quiet_page
 from tests.unit.reporting.viewer.conftest import EVIL, Served
 from tests.unit.store.browsed import answer, put, record, run
 
@@ -23,16 +23,8 @@ PATHS = ("/", "/answers?run=second", "/samples", "/sample?data=d&id=d1&under=fog
 
 @pytest.fixture
 def page(browser: Any, viewer: Served) -> Iterator[Any]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    yield page
-    assert [line for line in said if "404 (Not Found)" not in line] == []  # the picture of d5 is lost
-    assert [url for url in asked if not url.startswith(viewer.address)] == []
-    page.close()
+    with quiet_page(browser, viewer.address, but="404 (Not Found)") as page:  # the picture of d5 is lost
+        yield page
 
 
 @pytest.mark.parametrize("path", PATHS)
