@@ -64,54 +64,37 @@ class TestMlflow:
         assert where.endswith(found.info.run_id)
         return found
 
-    def test_numbers_parameters_and_tags_are_those_of_the_run(self, run_directory: Path) -> None:
-        found = self.read(run_directory)
-        metrics = found.data.metrics
+    def test_what_mlflow_reads_is_what_the_run_measured_and_is_there_once(self, run_directory: Path) -> None:
+        """What is undefined has no number, a step is the severity, texts are printable, and the report is there."""
+        from mlflow import MlflowClient
+
+        found, client = self.read(run_directory), MlflowClient(store())
+        metrics, params = found.data.metrics, found.data.params
         assert metrics["d/accuracy_drop/fog:mid"] == 0.3
         assert metrics["d/accuracy_drop.low/fog:mid"] == pytest.approx(0.2)
         assert metrics["d/mean_drop/all"] == 0.1
-        assert found.data.params["option.vlm_dataset"] == "a, b"
-        assert found.data.params["dataset.d"] == "digest"
-        tags = {name: found.data.tags[f"vlm.{name}"] for name in ("run", "decision", "commit", "tests", "undefined")}
-        assert tags == {"run": run_directory.name, "decision": "NO-GO", "commit": "abc", "tests": "7 of 8", "undefined": "2"}
-        assert found.info.status == "FINISHED"
-
-    def test_what_is_undefined_has_no_number(self, run_directory: Path) -> None:
-        metrics = self.read(run_directory).data.metrics
         assert not [name for name in metrics if "relative_corruption_error" in name]
         assert not [name for name in metrics if "resolution:448" in name and not name.startswith("d/n")]
         assert all(map(math.isfinite, metrics.values()))
-
-    def test_a_step_is_the_severity(self, run_directory: Path) -> None:
-        from mlflow import MlflowClient
-
-        found, client = self.read(run_directory), MlflowClient(store())
+        assert (params["option.vlm_dataset"], params["dataset.d"]) == ("a, b", "digest")
+        assert params["model.location"].isprintable()
+        assert "\\x1b[2J" in params["model.location"]
+        tags = {name: found.data.tags[f"vlm.{name}"] for name in ("run", "decision", "commit", "tests", "undefined")}
+        assert tags == {"run": run_directory.name, "decision": "NO-GO", "commit": "abc", "tests": "7 of 8", "undefined": "2"}
+        assert found.info.status == "FINISHED"
         for setting, step in (("clean", 0), ("fog:low", 1), ("fog:high", 3), ("resolution:448", 448)):
             (point,) = client.get_metric_history(found.info.run_id, f"d/n/{setting}")
             assert point.step == step
-
-    def test_the_report_is_there(self, run_directory: Path) -> None:
-        from mlflow import MlflowClient
-
-        found, client = self.read(run_directory), MlflowClient(store())
         assert {each.path for each in client.list_artifacts(found.info.run_id)} == {*FILES}
         local = client.download_artifacts(found.info.run_id, "results.json", str(Path.cwd()))
         assert json.loads(Path(local).read_text())["decision"] == "NO-GO"
-
-    def test_texts_are_printable(self, run_directory: Path) -> None:
-        found = self.read(run_directory)
-        assert found.data.params["model.location"].isprintable()
-        assert "\\x1b[2J" in found.data.params["model.location"]
+        with pytest.raises(UsageError, match=r"abcd-m is in experiment 'e' already, as run .*: delete it there, or name another"):
+            self.read(run_directory)
 
     def test_an_incomplete_run_failed(self, tmp_path: Path) -> None:
         lost = ("suites/t.py::test_cell[m-d-fog:mid]",)
         found = self.read(keep(tmp_path / "r", [cell("fog:low", Outcome.PASS, drop(Outcome.PASS, 0.0))], lost=lost))
         assert (found.info.status, found.data.tags["vlm.decision"]) == ("FAILED", "INCOMPLETE")
-
-    def test_the_same_run_is_there_once(self, run_directory: Path) -> None:
-        self.read(run_directory)
-        with pytest.raises(UsageError, match=r"abcd-m is in experiment 'e' already, as run .*: delete it there, or name another"):
-            self.read(run_directory)
 
     def test_what_fails_half_way_leaves_nothing(self, run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from mlflow import MlflowClient
@@ -181,7 +164,7 @@ class TestWandb:
         (end,) = [line.exit for line in lines if line.WhichOneof("record_type") == "exit"]
         return Path(where) / "files", summary, end
 
-    def test_an_offline_run_has_numbers_and_the_report(self, run_directory: Path, here: Path) -> None:
+    def test_an_offline_run_has_numbers_the_report_and_a_table_of_each_measure(self, run_directory: Path, here: Path) -> None:
         files, summary, end = self.read(run_directory, here / "out")
         assert summary["d/accuracy_drop/fog:mid"] == 0.3
         assert summary["decision"] == "NO-GO"
@@ -189,9 +172,6 @@ class TestWandb:
         assert {path.name for path in files.iterdir() if path.is_file()} >= {*FILES}
         assert not (files / "requirements.txt").exists(), "what else is installed is nobody's business"
         assert end.exit_code == 0
-
-    def test_the_table_has_each_measure_and_undefined_cells_are_empty(self, run_directory: Path, here: Path) -> None:
-        files, _, _ = self.read(run_directory, here / "out")
         (path,) = (files / "media" / "table").glob("measures*.json")
         table = json.loads(path.read_text())
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
