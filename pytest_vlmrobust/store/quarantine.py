@@ -30,6 +30,8 @@ LARGEST_FILE = 8 * 2**30
 """Bytes of a file that a command may write, temporary files included."""
 _SHARE = 0.5
 """The share of the machine's memory that a command may take."""
+_PASSED_ON = ("SIGHUP", "SIGTERM")
+"""Signals to the parent that the child gets, and that end the parent after it."""
 _GIVEN = 0.5
 """Seconds that a child has to end by itself after Ctrl-C: a terminal tells it, too, but ``kill -INT`` does not."""
 
@@ -62,6 +64,9 @@ def enter(*, seconds: float | None = SECONDS, largest_file: int | None = LARGEST
         shutil.rmtree(scratch, ignore_errors=True)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
+    if (number := signal.Signals(os.WTERMSIG(status))).name in _PASSED_ON:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     raise refusal(f"took more than {seconds:g} s. Set {VARIABLE} to more" if is_late else _words(status))
 
 
@@ -129,6 +134,9 @@ def _wait(child: int, seconds: float | None) -> tuple[int, bool]:
         signal.signal(signal.SIGALRM, on_alarm)
         signal.setitimer(signal.ITIMER_REAL, after)
 
+    for number in (signal.Signals[name] for name in _PASSED_ON):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
+            signal.signal(number, lambda given, _: os.kill(child, given))
     send(signal.SIGKILL, seconds or 0.0)  # 0 is never
     try:
         while True:

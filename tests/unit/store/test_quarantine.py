@@ -117,6 +117,19 @@ def test_interrupt_of_the_parent_alone_reaches_the_child() -> None:
     assert (parent.returncode, said) == (130, "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_the_parent_ends_both_and_leaves_no_files(number: signal.Signals) -> None:
+    code = ENTER.format(limits="") + "print(tempfile.mkdtemp(), flush=True); time.sleep(60)"
+    with subprocess.Popen(command(code), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        folder = Path(parent.stdout.readline().strip())
+        assert folder.is_dir()
+        parent.send_signal(number)
+        _, said = parent.communicate(timeout=60)
+    assert (parent.returncode, said) == (-number, "")
+    assert not folder.parent.exists()
+
+
 @pytest.mark.parametrize("value", ["x", "0", "-1", "nan", "inf"])
 def test_variable_that_is_no_number_of_seconds_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLMROBUST_SECONDS", value)
