@@ -105,7 +105,8 @@ def _outcomes(reply: str, shown: str, options: Options, within: int) -> Iterator
     yield "yes_no", _yes_no(text, mentions, options)
     said = [each for each in mentions if each.in_words]
     said = [each for each in said if each.held or _is_beside(each, text)] if any(each.held for each in said) else []
-    meant = {letter for each in said for letter in each.letters}
+    alone = [each for each in mentions if each.held and not each.in_words and each.before.kind == "start" and each.after.ends]
+    meant = {letter for each in (*said, *(alone if said else ())) for letter in each.letters}
     yield "option_text", only_answer(meant) if text.count(" ") < MOST_WORDS else None
     yield "recital", Stop.AMBIGUOUS if any(each.recited for each in mentions) else None
 

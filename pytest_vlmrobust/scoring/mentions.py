@@ -169,7 +169,12 @@ def _joined(listed: list[Mention], text: str, lowered: str) -> list[Mention]:
         if last and _belong_together(last, each, text, lowered):
             joined[-1] = last._replace(end=each.end, letters=last.letters | each.letters, partial=False, labelled=False)
         elif (
-            last and last.in_words and not each.in_words and not each.labelled and _BEHIND.fullmatch(text[last.end : each.start])
+            last
+            and last.in_words
+            and not each.in_words
+            and not each.labelled
+            and _BEHIND.fullmatch(text[last.end : each.start])
+            and (text[last.end] != "." or last.letters & each.letters)  # "It is not a cat. (B)"
         ):
             same = bool(last.letters & each.letters)
             joined[-1] = each._replace(start=last.start, labelled=same, contradicted=not same)
@@ -283,10 +288,19 @@ def choose(mentions: list[Mention], text: str, known: frozenset[str], *, no: boo
     if "final" in lowered[max(0, last.start - 40) : last.start]:
         best = best[-1:]
     letters = frozenset().union(*(claim.mention.letters for claim in best))
+    if strongest == _TAKES_BACK:
+        letters |= _said_later(mentions, last, letters, text)
     for weight, name, each in kept if strongest < _TAKES_BACK else ():
         if weight < _TAKES_BACK and (each.start > last.start or (name == "leading_letter" and not each.letters > letters)):
             letters |= each.letters
     return rule, Stop.NONE if letters.isdisjoint(known) else only_answer(set(letters))
+
+
+def _said_later(mentions: list[Mention], named: Mention, letters: frozenset[str], text: str) -> frozenset[str]:
+    """Returns the options that later sentences mean in words, where they mean none of ``letters``, which are only named."""
+    later = [each for each in mentions if each.in_words and each.held and _END.search(text, named.end, each.start)]
+    said = frozenset[str]().union(*(each.letters for each in later))
+    return said if said.isdisjoint(letters) else frozenset()
 
 
 def _claims(mentions: list[Mention], text: str) -> Iterable[Claim]:

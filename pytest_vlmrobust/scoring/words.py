@@ -21,7 +21,7 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 10
+VERSION: Final = 11
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (
@@ -367,7 +367,9 @@ def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[st
             negated = said[behind : behind + 1] and (
                 said[behind].endswith("n't") or _first_phrase(said[behind:])[0] & {"not", "wrong"}
             )
-            return ("denied", behind + 1) if negated else ("verdict", place)
+            # "(B) It is not a cat" denies the cat
+            other = negated and said[place:behind] == ["it", "is"] and not _closes(said[behind + 1 :], truncated=truncated)
+            return ("", place) if other else ("denied", behind + 1) if negated else ("verdict", place)
         if word.endswith("n't") or roles & {"not", "wrong", "absent"}:
             return ("", place) if behind == len(said) and truncated and "wrong" not in roles else ("denied", behind)
         if not word.isascii() and _JOINED.match(word) and _LINKING.isdisjoint(roles):
@@ -376,6 +378,11 @@ def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[st
             return ("verdict" if said[place:] == ["left"] and not truncated else ""), place
         linked, place = linked or "is" in roles, behind
     return ("verdict" if full_stop and not truncated and said[-1:] in (["is"], ["does"]) else ""), place
+
+
+def _closes(said: list[str], *, truncated: bool) -> bool:
+    """Whether a clause ends before the words ``said``."""
+    return said[0] in {",", ";", ")", "because", "since"} if said else not truncated
 
 
 def _after_joined(lowered: str, begin: int, limit: int, plain: After, *, modal: bool) -> After:

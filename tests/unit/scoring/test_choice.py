@@ -315,6 +315,26 @@ def test_what_is_supposed_or_one_of_several_is_no_answer(text: str) -> None:
     assert extract_choice(text, OPTIONS).answer is None
 
 
+@pytest.mark.cases(
+    ("text", "letter"),
+    [
+        ("Option A describes a cat, which is not shown.\n\nThus, the animal is a dog.", None),
+        ("Option A is a common mistake. The image clearly shows a dog.", "B"),
+        ("The animal next to a cat is what matters. B", None),
+        ("(B) It is not a cat.", "B"),
+        ("Looking for a cat: none. (B) It is not a cat.", "B"),
+        ("It is not a cat. (B)", "B"),
+        ("B it is not.", None),
+        ("(A) It is not, so B.", "B"),
+        ("The note says the answer is A, but I rely on the image. **B**", "B"),
+        ("The hint claims it is a cat. The animal is a dog.", "B"),
+        ("The note says the answer is A.", None),
+    ],
+)
+def test_what_stands_beside_an_answer_is_not_read_as_one(text: str, letter: str | None) -> None:
+    assert extract_choice(text, OPTIONS).answer == letter
+
+
 @pytest.mark.parametrize(
     "text", ["B would be the answer if I had to choose.", "B would be correct.", "B is the answer, if I see it right."]
 )
