@@ -32,14 +32,13 @@ from pytest_vlmrobust.evaluation.judge.context import OBSERVATORY, DatasetFacts
 from pytest_vlmrobust.evaluation.judge.corpus import MEAN
 from pytest_vlmrobust.evaluation.judge.reads import labels
 from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
-from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.evaluation.run.prompts import prompt_leakage_ious
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import MetricKey
 
 from .grouping import CorrelatedDraws
-from .profiles import CHURN, SHARED, flip, not_drawn
+from .profiles import CHURN, SHARED, flip, names_of, not_drawn
 
 if TYPE_CHECKING:
     Array = NDArray[np.float64]
@@ -86,7 +85,7 @@ class TaskTable(ScoreTable):
 
     def _split(self, name: str) -> ScoreTable:
         if name not in self._splits:
-            scores = {setting: self.scores(setting) for setting in _members(name)}
+            scores = {setting: self.scores(setting) for setting in names_of(name)}
             self._splits[name] = ScoreTable(
                 clean=self.clean,
                 by_setting=scores,
@@ -139,7 +138,7 @@ class Observer:
 
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings under which it answers."""
-        return (*_members(AUGMENTED), *_members(ILLUSIONS)) if suite == OBSERVATORY else ()
+        return (*names_of(AUGMENTED), *names_of(ILLUSIONS)) if suite == OBSERVATORY else ()
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the scores of ``n`` identities of each collection, by dataset."""
@@ -199,7 +198,7 @@ class Observer:
         return dict(zip(settings, flip(right, difficulty, (lose, win), rng).T, strict=True))
 
     def _kept_shares(self) -> Array:
-        return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in _members(split)])
+        return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in names_of(split)])
 
 
 _PEOPLE = {"matching": 0.97, "pointing": 0.97, "guided": 0.81, "semi_guided": 0.81}
@@ -266,11 +265,6 @@ def _material(collection: str, task: str) -> _Material:
     for row, sample in enumerate(samples):
         members.setdefault(sample.source_image, []).append(row)
     return _Material(labels(samples), prompt_leakage_ious(samples), tuple(map(tuple, members.values())))
-
-
-@cache
-def _members(split: str) -> tuple[str, ...]:
-    return tuple(map(str, expand_settings((split,))))
 
 
 def _slope(labels: list[str], gap: float) -> Array:

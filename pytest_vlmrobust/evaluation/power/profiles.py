@@ -210,9 +210,13 @@ class Profile:
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite under which it answers."""
         suite = suite.partition(BESIDE)[0]
-        sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in self.grids)}
+        sets = {
+            "corruptions": tuple(self.drops),
+            "resolution": names_of("ladder"),
+            "patches": tuple(f"patches:{n}" for n in self.grids),
+        }
         if suite in sets or suite in QUESTIONS:
-            return sets.get(suite) or tuple(map(str, expand_settings(QUESTIONS[suite])))
+            return sets.get(suite) or names_of(*QUESTIONS[suite])
         own = own_settings(suite) - {CLEAN_NAME, NO_IMAGE_NAME}
         return tuple(name for name in self.drops if name in own) if own <= self.drops.keys() else ()
 
@@ -316,9 +320,8 @@ class Profile:
     def _limits(self, suite: str) -> tuple[Array, Array]:
         """Returns the probabilities, by setting, that a right answer turns wrong and that a wrong answer turns right."""
         if suite == "resolution":
-            rungs = len(self.settings(suite))
-            drops = self.curve * (1.0 - np.arange(rungs) / max(rungs - 1, 1)) ** 2
-            helpful = np.full(rungs, CHURN)
+            drops = self.drops_of_sizes(len(self.settings(suite)))
+            helpful = np.full(len(drops), CHURN)
         elif suite in QUESTIONS:
             drops = np.zeros(len(self.settings(suite)))
             helpful = np.full(len(drops), CHURN)
@@ -326,6 +329,10 @@ class Profile:
             drops = np.array([self.drops[name] for name in self.settings(suite)])
             helpful = np.array([self.helpful[name] for name in self.settings(suite)])
         return self._shares_flipped(drops, helpful)
+
+    def drops_of_sizes(self, count: int) -> Array:
+        """Returns the drops at so many sizes, the smallest first."""
+        return self.curve * (1.0 - np.arange(count) / max(count - 1, 1)) ** 2
 
     def _shares_flipped(self, drops: Array, helpful: Array) -> tuple[Array, Array]:
         helpful = np.minimum(np.maximum(helpful, -drops), 1.0 - self.clean)
@@ -486,5 +493,6 @@ def _earlier_scores(scores: Array, churn: float, lost: float, rng: Draws) -> Arr
 
 
 @cache
-def _ladder() -> tuple[str, ...]:
-    return tuple(map(str, expand_settings(("ladder",))))
+def names_of(*names: str) -> tuple[str, ...]:
+    """Returns the names of all settings in sets of settings."""
+    return tuple(map(str, expand_settings(names)))

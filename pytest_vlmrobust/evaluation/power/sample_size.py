@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.words import first_few, number, question_count
 from pytest_vlmrobust.evaluation.judge.cell_quantities import LABEL_PRESERVING_DROP, WORD_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
-from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES, expand_settings
+from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics.table import OF_ANSWERS
 from pytest_vlmrobust.perturbations.typographic import NONSENSE
@@ -76,19 +76,17 @@ class _Model(NamedTuple):
 
     called: str
     truth: profiles.Profile
-    curve: float = 0.0
-    """Its drop at the smallest size."""
 
 
 @cache
 def _models() -> tuple[_Model, ...]:
     """Returns models that keep rules: without losses, with a curve that rises like the published curves, and always right."""
     nothing = published.nothing_lost(churn=0.0)
-    curve = published.typical().curve
+    rising = replace(nothing, curve=published.typical().curve)
     right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
     return (
         _Model("that loses nothing", nothing),
-        _Model("that loses what the published ones do on small images, and nothing else", nothing, curve),
+        _Model("that loses what the published ones do on small images, and nothing else", rising),
         _Model("that is always right", right),
     )
 
@@ -447,22 +445,21 @@ class _Plan:
             return replace(truth, views=profiles.Views(alike=True), grids=(_size(table_name),))
         names = [CLEAN_NAME] if table_name == CLEAN_NAME else self._settings_of(table_name)
         rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if table_name == RESOLUTION else []
-        drops = dict.fromkeys(names, 0.0)
-        drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
+        drops = dict.fromkeys(names, 0.0) | dict(zip(rungs, truth.drops_of_sizes(len(rungs)).tolist(), strict=True))
         if table_name not in ("", RESOLUTION):  # the Observatory: without images the model only guesses
             truth = replace(truth, blind=truth.guess)
         return replace(truth, drops=drops, helpful={name: 0.0 if name == CLEAN_NAME else profiles.CHURN for name in drops})
 
-    def _settings_of(self, table_name: str) -> list[str]:
+    def _settings_of(self, table_name: str) -> Sequence[str]:
         if table_name and table_name != RESOLUTION:
-            return [str(setting) for setting in expand_settings((table_name,))]
+            return profiles.names_of(table_name)
         of_sizes = [name for name in self.settings if name.startswith("resolution:")]
         own = (
             sorted(of_sizes, key=_size)
             if table_name
             else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
         )
-        return own or [str(setting) for setting in expand_settings((LADDER if table_name else "robustbench",))]
+        return own or profiles.names_of(LADDER if table_name else "robustbench")
 
 
 def _is_of_confidence(rule: Rule) -> bool:
