@@ -13,12 +13,14 @@ import html
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Record, Reply
+from pytest_vlmrobust.reporting import view
 from pytest_vlmrobust.reporting.comparison import Against, render_comment
 from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.exports.sarif import sarif
@@ -73,6 +75,13 @@ OUTPUTS: dict[str, Callable[[RunFiles], str]] = {
 def test_outputs_are_the_stored_ones(name: str) -> None:
     run = run_of(name)
     compare({STORED / name / file: write(run) for file, write in OUTPUTS.items()})
+
+
+def test_writers_read_the_view_and_not_records() -> None:
+    imported = re.compile(r"core\.record import [^)]*?\bRecord\b")
+    reading = {path.name for path in Path(view.__file__).parent.rglob("*.py") if imported.search(path.read_text("utf-8"))}
+    derive, write_them_as_they_are = {"explanation.py", "subject.py", "sweeps.py", "view.py"}, {"junit.py", "results.py"}
+    assert reading == derive | write_them_as_they_are
 
 
 def markdown_limits(text: str) -> list[str]:
