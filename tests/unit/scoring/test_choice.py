@@ -327,7 +327,7 @@ def test_what_is_supposed_or_one_of_several_is_no_answer(text: str) -> None:
         ("B it is not.", None),
         ("(A) It is not, so B.", "B"),
         ("The note says the answer is A, but I rely on the image. **B**", "B"),
-        ("The hint claims it is a cat. The animal is a dog.", "B"),
+        ("The hint claims it is a cat. The animal is a dog.", None),
         ("The note says the answer is A.", None),
     ],
 )
