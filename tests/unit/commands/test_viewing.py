@@ -53,7 +53,7 @@ def start(here: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], str
 
     yield begin
     for process in started:
-        process.kill()
+        process.terminate()
         process.communicate()
 
 

@@ -95,7 +95,8 @@ def test_temporary_files_of_a_killed_child_are_removed() -> None:
     assert not Path(said).parent.exists()
 
 
-def test_child_ends_when_its_parent_is_killed() -> None:
+def test_child_ends_when_its_parent_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what nobody can remove any more stays there
     code = ENTER.format(limits="") + "print(os.getpid(), flush=True); time.sleep(60)"
     with subprocess.Popen(command(code), stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
