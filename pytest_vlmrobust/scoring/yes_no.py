@@ -81,7 +81,7 @@ _IDIOM = re.compile(
 
 _COURTESY = re.compile(
     r"(?:yes|yeah|sure|certainly|of course|absolutely)\b[\s,.!-]*(?:(?:of course|certainly|absolutely"
-    r"|i can (?:\w+ )?(?:help|assist|see (?:the|this|your) (?:image|picture|photo))|let me (?:look|check|see)"
+    r"|i can (?:\w+ )?(?:help|assist|look|check|answer|see (?:the|this|your) (?:image|picture|photo))|let me (?:look|check|see)"
     r"|(?:i(?:'d| would|'ll| will) be )?(?:happy|glad) to)\b[^.!\n]*)[.!]\s+(?=\S)"
 )
 """A beginning that may only be polite before the answer: "Yes, I can help with that! There is no dog"."""
@@ -238,10 +238,11 @@ _NEGATIVE = re.compile(
 
 
 def _contradicts(first: str, rest: str, question: str) -> bool:
-    """Whether the clause after "yes" denies the question, or the clause after "no" affirms it: "No, there is a dog"."""
+    """Whether what follows "yes" denies the question, or the clause after "no" affirms it: "No, there is a dog"."""
     clause = _END_OF_CLAUSE.split(rest.strip(" ,.;:!-\n"))[0].strip(" ,")
     if first == "yes":
-        return _DISSENT.fullmatch(clause) is not None or (bool(question) and _denies(clause, question))
+        denies = bool(question) and (_denies(clause, question) or _denies(rest, question))
+        return denies or _DISSENT.fullmatch(clause) is not None
     if _ASSENT.fullmatch(clause):
         return True
     denied = _NEGATIVE.search(clause) or _NEGATIVE.search(question)

@@ -105,6 +105,10 @@ def test_a_denial_is_no(text: str, question: str) -> None:
         ("The light is not on.", "Is the light off?", None),
         ("The light is on.", "Is the light off?", None),
         ("The light is not off.", "Is the light off?", "no"),
+        ("Yes, I can look at that for you. There is no dog.", DOG, "no"),
+        ("Yes, the photo is clear to me. There is no dog.", DOG, None),
+        ("Yes, I see one. There is no other dog.", DOG, "yes"),
+        ("Yes, there is a dog. There is no cat.", DOG, "yes"),
     ],
 )
 def test_the_question_decides_what_a_description_means(text: str, question: str, answer: str | None) -> None:
