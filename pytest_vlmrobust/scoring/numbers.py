@@ -536,6 +536,10 @@ _NO_ANSWER = re.compile(r"^\W*confidence\b[^\n]*|\bimage \d{1,2}>", re.IGNORECAS
 """How sure a model is, and the mark of an image: their numbers are no answer."""
 _BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|,\s(?:that is|namely)\b|\s-\s|\b(?:including|consisting|made up)\b)")
 """The text after a total that is followed by its parts: "7 people: four adults and three children"."""
+_DETAIL = re.compile(r"\W*(?:this|that|these|they|it)(?: (?:number|total|count))? (?:also )?(?:in|ex)cludes?\b", re.IGNORECASE)
+"""A sentence about a part of the number before it: "There are 7 dogs. This includes 2 puppies"."""
+_PART_OF = re.compile(r"\W*(?:[\w.,]+ )?(?:of|among) (?:them|these|those)\b", re.IGNORECASE)
+"""A sentence about a part of a number, which may be what was asked for: "There are 7 cars. 3 of them are red"."""
 _BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
 _ASIDE = re.compile(
@@ -600,6 +604,8 @@ def _concluded(text: str) -> Extraction:
     sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(kept[-_LAST_SENTENCES:])))
     outside = [_BRACKETS.sub(" ", sentence) for sentence in sentences]  # text in brackets explains
     sentences = outside if any(MARKS.search(sentence) or numbers_in(sentence) for sentence in outside) else sentences
+    told = [sentence for sentence in sentences if not _DETAIL.match(sentence)]
+    sentences = told if any(MARKS.search(sentence) or numbers_in(sentence) for sentence in told) else sentences
     said = next((sentence for sentence in reversed(sentences) if MARKS.search(sentence) or numbers_in(sentence)), "")
     if not said or MARKS.search(said):
         return Extraction(said or _without_digits(kept), CONCLUDED)
@@ -616,7 +622,8 @@ def _concluded(text: str) -> Extraction:
         is_pair = _TWO_SOLUTIONS.search(core) or (last and last[0][0] in {"is", "are"} and _TWO_CLAUSES.search(core.lower()))
         numbers = [number for number in numbers if last and number.span[0] >= last[0].end() and not is_pair]
     values = {number.value for number in numbers}
-    if len(values) != 1 or any(is_other(core.lower(), *number.span) for number in numbers):
+    part = _PART_OF.match(said) and any(map(numbers_in, sentences[: sentences.index(said)]))
+    if len(values) != 1 or part or any(is_other(core.lower(), *number.span) for number in numbers):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return Extraction(numbers[-1].text, CONCLUDED)
 

@@ -161,9 +161,13 @@ def test_a_bound_is_no_number_wherever_it_stands(text: str, scorer: str) -> None
         ("The answer is 8. Wait, 4 + 5 = 9. The answer is 9.", 1, "scored"),
         ("The answer is 9. Actually, that is 4 + 5 = 9.", 1, "scored"),
         ("The answer is 9. Sorry for the blurred image of 2019.", 1, "scored"),
+        ("There are 9 dogs. This includes 2 puppies.", 1, "scored"),
+        ("4 + 5 = 9. This total excludes 3 cats.", 1, "scored"),
+        ("There are 9 dogs. Two of them are hidden.", 0, "unparsed"),
+        ("9 of them are hidden.", 1, "scored"),
     ],
 )
-def test_an_announced_number_that_is_corrected_does_not_count(text: str, value: float, state: str) -> None:
+def test_a_number_that_is_corrected_or_a_part_does_not_count(text: str, value: float, state: str) -> None:
     scored = score(Sample("q", (), "?", ("9",), "open", scorer="numeric"), Prediction(text, "generate"))
     assert (scored.value, scored.state) == (value, state)
 
