@@ -111,6 +111,12 @@ def per_sample(scores: Mapping[str, Scores]) -> Scores:
     return averages
 
 
+def rung_of(setting: SettingLike) -> int | None:
+    """Returns the long edge in pixels of a plain ``resolution:`` setting; ``None`` for any other."""
+    step = parse_setting(setting)
+    return int(step.level) if step.name == RESOLUTION and step.level is not None and step.level.isdigit() else None
+
+
 def parse_setting(setting: SettingLike) -> Setting:
     """Returns a setting, parsed if given as text."""
     return setting if isinstance(setting, Setting) else Setting.parse(setting)
@@ -425,9 +431,7 @@ class ScoreTable:
 
     def resolutions(self) -> list[tuple[int, str]]:
         """Returns (long edge in pixels, setting) of every ``resolution:`` setting, ascending."""
-        steps = {setting: parse_setting(setting) for setting in self.by_setting}
-        edges = {name: step.level for name, step in steps.items() if step.name == RESOLUTION and step.level is not None}
-        return sorted((int(level), name) for name, level in edges.items() if level.isdigit())
+        return sorted((edge, name) for name in self.by_setting if (edge := rung_of(name)) is not None)
 
     def argument(self, need: Needs, setting: str | None) -> Any:
         """Returns the argument of a metric for one of its needs; None if the table does not have it."""

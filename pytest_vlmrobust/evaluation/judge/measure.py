@@ -134,7 +134,7 @@ class Sources:
         """Returns how many questions of how many a test is about, where its settings leave some as they are."""
         if self.of_all is None:
             return ()
-        kept, count = (len(sources.answers.samples(about.dataset)) for sources in (self, self.of_all))
+        kept, count = (len(sources.everything.samples(about.dataset)) for sources in (self, self.of_all))
         if kept == count:
             return ()
         settings = str(about.setting) if isinstance(about, Cell) else "a setting" if _reads_any_change(about) else "every setting"
@@ -418,7 +418,7 @@ def summary(
     return Measurement(
         sweep,
         [(summary_key(sweep), estimate)],
-        dataclasses.replace(_draft(sweep, results), n=estimate.n, notes=notes),
+        dataclasses.replace(_draft(sweep, results), n=estimate.n, notes=(*notes, *sources.said_of_changed(sweep))),
         results,
         why_not_passed=_why_not_passed(sweep, sweep.split, sources),
     )

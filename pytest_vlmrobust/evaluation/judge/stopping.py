@@ -42,7 +42,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.sequential import pair_order, prior_weights
-from pytest_vlmrobust.metrics.table import Needs, ScoreTable
+from pytest_vlmrobust.metrics.table import Needs, ScoreTable, rung_of
 from pytest_vlmrobust.policies import Bound, MetricKey, Mode, Policy, Rule, Waiver
 from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
 
@@ -346,13 +346,18 @@ class Stopping:
         audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
         if not audited or not rules or not all(rule.applies(test) and is_blocking(rule) and judges_value(rule) for rule in rules):
             return []
+        facts = DatasetFacts.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
+        others = [each for each in metric_keys(sweep, facts) if each != test]  # such as the mean of its categories' curves
+        if any(rule.bounds(each) for rule in self.policy.rules for each in others):
+            return []
         cells = self.reads.of_settings
         if sweep.metric in LOW_ONLY:
             low = set(low_settings([str(cell.setting) for cell in cells]))
             cells = [cell for cell in cells if str(cell.setting) in low]
-        if cells and sweep.metric in OF_RUNGS:  # without different images there is no curve
-            first = self.order[:FIRST]
-            return [] if same_pictures([self.sources.answers.result(cell, first) for cell in cells]) else cells
+        if sweep.metric in OF_RUNGS:
+            cells = [cell for cell in cells if rung_of(cell.setting) is not None]
+            shown = [self.sources.answers.result(cell, self.order[:FIRST]) for cell in cells]
+            return [] if cells and same_pictures(shown) else cells  # without different images there is no curve
         return cells
 
     def _closest_steps(self, sweep: SweepMetric, rules: Sequence[Rule], cells: Sequence[Cell]) -> Steps:
@@ -549,9 +554,9 @@ def without_strata(test: MetricKey) -> MetricKey:
 
 def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: Sources) -> bool:
     """Whether an inference failed on an unchanged image, or without it, that a metric needs: no part has its value then."""
-    registered = set(metrics.names())
-    needs = {need for name in names if name in registered for need in metrics.get(name).needs}
-    read = [setting for need, setting in zip((Needs.CLEAN, Needs.NO_IMAGE), BASELINES, strict=True) if need in needs]
+    registered, references = set(metrics.names()), (Needs.CLEAN, Needs.NO_IMAGE)  # of others it is not known what they read
+    needs = {need for name in names for need in (metrics.get(name).needs if name in registered else references)}
+    read = [setting for need, setting in zip(references, BASELINES, strict=True) if need in needs]
     results = [sources.answers.result(Cell(about.model, about.dataset, setting)) for setting in read]
     return any(np.isnan(result.values).any() for result in results)
 

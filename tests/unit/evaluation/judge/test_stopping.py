@@ -33,7 +33,14 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.judge import audits, measurements
 from pytest_vlmrobust.evaluation.judge import measure as measuring
-from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
+from pytest_vlmrobust.evaluation.judge.audits import (
+    FIRST,
+    NoAuditError,
+    RuleAudit,
+    allowed_breaches,
+    fingerprints_of,
+    moments,
+)
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
@@ -361,6 +368,9 @@ def test_missing_scores_of_unchanged_samples_leave_no_verdict_to_a_part(adaptive
     summary = "mean_drop" if reference == "clean" else "mean_relative_corruption_error"
     judge = adaptive(answers, f"{{id: w, metric: {summary}, max: 90%}}")
     assert judge.sweep(sweep_of(summary), SETTINGS).outcome is Outcome.INCONCLUSIVE
+    of_answers = adaptive(answers, "{id: a, metric: answer_change_rate, max: 50%}").cell(cell("flip_v"))
+    assert of_answers.n_requested == N
+    assert of_answers.outcome is (Outcome.INCONCLUSIVE if reference == "clean" else Outcome.PASS)
 
 
 def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: Made) -> None:
@@ -612,6 +622,55 @@ def test_sweeps_agree_with_full_ones(adaptive: Made, metric: str, bad: bool) -> 
     record = judge.sweep(about, SETTINGS)
     assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     assert record.n_requested < N * len(SETTINGS) / 2
+
+
+LADDER = ("resolution:8", "resolution:10", "resolution:12")
+BESIDE_LADDER = ("resolution:8+pad_white:12", "fog:low", "fog:high", "invert")
+
+
+@pytest.mark.parametrize("lost", [LADDER, BESIDE_LADDER])
+@pytest.mark.cases(
+    "metric", [name for name in (*audits.EVERY_CELL, *audits.SHARES, *audits.MEANS) if name != "identity_drop"]
+)  # needs a task
+def test_a_summary_stops_on_the_settings_that_it_reads(world: World, adaptive: Made, lost: Sequence[str], metric: str) -> None:
+    """Of a suite of several kinds of settings a metric may read some alone; the bound lies beside the value of all answers."""
+    world.samples = [sample(number, category="") for number in range(60)]
+    world.model.answer = lambda request: "A" if request.setting in lost or request.setting == "no_image" else "B"
+    about, chosen, of = sweep_of(metric), [*map(Setting.parse, (*LADDER, *BESIDE_LADDER))], measurements.quantity(metric)
+    measured = world.evaluator()
+    value = measure(adaptive(measured, DROP).in_full().sweep(about, chosen), metric).value
+    end, sign = ("min", -1.0) if of.facts.better == "higher" else ("max", 1.0)
+    for margin, expected in ((0.1, Outcome.PASS), (-0.1, Outcome.FAIL)):
+        bound = f"{100.0 * (value + sign * margin):.1f}{of.unit}"
+        if not 0.0 <= value + sign * margin <= 1.0:  # no value breaks or keeps this bound
+            continue
+        judge = adaptive(measured, f"{{id: r, metric: {metric}, {end}: {bound}}}")
+        assert judge.in_full().sweep(about, chosen).outcome is expected, bound
+        assert judge.sweep(about, chosen).outcome is expected, bound
+
+
+def test_a_rule_on_the_mean_of_categories_is_judged_beside_the_audited_metric(world: World, adaptive: Made) -> None:
+    world.samples = [sample(number, category="rare" if number % 10 == 0 else "common") for number in range(60)]
+    world.model.answer = lambda request: "A" if int(request.sample_id[1:]) % 10 == 0 else "B"
+    own, macro = "{id: own, metric: resolution_accuracy, min: 50%}", "{id: macro, metric: resolution_accuracy.macro, min: 80%}"
+    stopping = adaptive(world.evaluator(), own, macro)
+    for judge in (stopping, stopping.in_full()):
+        record = judge.sweep(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)])
+        assert record.outcome is Outcome.FAIL
+        assert measure(record, "resolution_accuracy.macro").value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("judge", ["point", "interval"])
+def test_a_stopped_test_says_how_many_of_all_questions_are_changed(
+    adaptive: Made, monkeypatch: pytest.MonkeyPatch, judge: str
+) -> None:
+    answers = Answers(RIGHT, {})
+    monkeypatch.setattr(answers, "changed", lambda _dataset, _setting: tuple(range(120)))
+    record = adaptive(answers, DROP, judge=judge).cell(cell("flip_v"))
+    summary = adaptive(answers, "{id: mean, metric: mean_drop, max: 20pp}", judge=judge).sweep(sweep_of("mean_drop"), SETTINGS)
+    for stopped, settings_named in ((record, "flip_v"), (summary, "every setting")):
+        assert stopped.n_requested < stopped.n_samples
+        assert f"120 of 200 questions are changed by {settings_named}; the others do not count" in stopped.notes
 
 
 def test_one_cell_next_to_the_bound_decides_the_largest_drop(adaptive: Made) -> None:
