@@ -251,3 +251,4 @@ def test_a_rule_that_bounds_one_test_shares_its_risk_with_none(load: Load) -> No
     assert policy.sharing(rule, TEST) == 1
     assert policy.sharing(rule, replace(TEST, strata=3)) == 3
     assert replace(policy, shared_by={rule.id: 5}).sharing(rule, TEST) == 5
+    assert policy.sharing_budget(BUDGET_CELLS) == 2, "half of the risk is for data sets"
