@@ -350,6 +350,8 @@ class Stopping:
         others = [each for each in metric_keys(sweep, facts) if each != test]  # such as the mean of its categories' curves
         if any(rule.bounds(each) for rule in self.policy.rules for each in others):
             return []
+        if any(setting in BASELINES for setting in self.reads.settings):  # which count, but are not asked about in parts
+            return []
         cells = self.reads.of_settings
         if sweep.metric in LOW_ONLY:
             low = set(low_settings([str(cell.setting) for cell in cells]))

@@ -48,6 +48,7 @@ from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, wit
 from pytest_vlmrobust.evaluation.judge.reads import labels_missing
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
+from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.metrics.sequential import max_drop, pair_order
@@ -658,6 +659,16 @@ def test_a_rule_on_the_mean_of_categories_is_judged_beside_the_audited_metric(wo
         record = judge.sweep(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)])
         assert record.outcome is Outcome.FAIL
         assert measure(record, "resolution_accuracy.macro").value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("metric", ["mean_drop", "identity_drop", "catastrophic_rate"])
+def test_clean_images_in_a_set_of_settings_count(adaptive: Made, metric: str) -> None:
+    """As they are and turned, the images lose nothing and everything: half on average."""
+    unit, chosen = measurements.quantity(metric).unit, [CLEAN, Setting.parse("flip_v")]
+    judge = adaptive(Answers(RIGHT, {"flip_v": WRONG}), f"{{id: half, metric: {metric}, max: 70{unit}}}")
+    judge = replace(judge, data=StoredTasks({"data": "matching"} if metric == "identity_drop" else {}))
+    about = replace(sweep_of(metric), split="both")
+    assert judge.in_full().sweep(about, chosen).outcome is judge.sweep(about, chosen).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("judge", ["point", "interval"])
