@@ -75,7 +75,7 @@ from .measure import Measurement, Sources, measure, summary
 from .measurements import metric_keys, quantity, summary_key
 from .reads import Reads, chance_levels, labels_missing, references, score_table
 from .record import Verdicts, is_broken, judge_budgets, judge_estimates
-from .strata import rows_of
+from .strata import rows_of, strata
 
 PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
@@ -250,7 +250,7 @@ class Stopping:
         audits = self._cell_audits(cell, [each for each in blocking if (each[0].metric, each[0].category) not in self._invalid])
         self._audited = set(audits)
         self._open_looks = any((without_strata(test), rule.id) not in audits for test, rule in blocking)
-        of_strata = {rule.metric for rule in rules if rule.where.category and is_blocking(rule)}
+        of_strata = {rule.metric for rule in self._rules_of_strata}
         if _lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}, sources):
             self._shares = {}
             return audits, deque()
@@ -451,7 +451,7 @@ class Stopping:
                 self._decide(test, estimate)
         open_rules, broken = self._open_rules(measurement)
         unmeasured = self._planned - {test.metric for test, _ in measurement.estimates if not test.category}
-        self._open_looks = bool(open_rules - self._audited or unmeasured or lacks_name or self._lacks_stratum(part))
+        self._open_looks = bool(open_rules - self._audited or unmeasured or lacks_name or self._lacks_stratum(part, measurement))
         self._beyond_budget = self._breaks_budget(measurement)
         return (broken or not (open_rules or self._open_looks)) and not self._beyond_budget
 
@@ -506,14 +506,39 @@ class Stopping:
         samples = self.sources.answers.samples(about.dataset)
         return bool(labels_missing(metrics.get(about.metric).needs, samples, part.answers.samples(about.dataset)))
 
-    def _lacks_stratum(self, part: Sources) -> bool:
-        """Whether a blocking rule is about a category without samples so far."""
-        rules = [rule for rule in self.policy.rules if rule.where.category and is_blocking(rule)]
-        if not rules:
+    def _lacks_stratum(self, part: Sources, measurement: Measurement) -> bool:
+        """Whether a blocking rule is about a category without samples, or without a value, so far."""
+        if not (rules := self._rules_of_strata):
             return False
         dataset = self.reads.planned.dataset
         absent = strata_of(self.sources.answers.samples(dataset)) - strata_of(part.answers.samples(dataset))
-        return any(rule.where.admits("category", name) for rule in rules for name in absent)
+        measured = {(test.metric, test.category) for test, _ in measurement.estimates}
+        return any(rule.where.admits("category", name) for rule in rules for name in absent) or bool(self._of_strata - measured)
+
+    @property
+    def _rules_of_strata(self) -> list[Rule]:
+        return [rule for rule in self.policy.rules if rule.where.category and is_blocking(rule)]
+
+    @cached_property
+    def _of_strata(self) -> set[tuple[str, str]]:
+        """The metrics and categories that blocking rules are about, by all samples: a part may lack what a metric needs."""
+        about, answers, attempts = self.reads.planned, self.sources.answers, Needs.WHOLE_ATTEMPTS in self.reads.by_need
+        samples = answers.samples(about.dataset)
+        facts = DatasetFacts.of(answers, about.dataset, self.sources.task(about.dataset))
+        members: Mapping[str, Any] = strata(samples)
+        if isinstance(about, Cell):
+            members = {
+                name: [name in each.strata for each in samples] for kind in strata_by_kind(samples).values() for name in kind
+            }
+        planned = set()
+        for name, kept in members.items():
+            if not any(rule.where.admits("category", name) for rule in self._rules_of_strata):
+                continue
+            own = dataclasses.replace(facts, samples=[sample for sample, is_in in zip(samples, kept, strict=True) if is_in])
+            tests = metric_keys(about, own, attempts=attempts)
+            planned |= {dataclasses.replace(test, category=name) for test in tests if quantity(test.metric).by_category}
+        ruled = {test for test in planned for rule in self._rules_of_strata if rule.applies(test)}
+        return {(test.metric, test.category) for test in ruled if test.metric != UNPARSED_INCREASE}  # see _ruled
 
     # Common to audits and looks.
 

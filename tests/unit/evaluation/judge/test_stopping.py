@@ -671,6 +671,33 @@ def test_clean_images_in_a_set_of_settings_count(adaptive: Made, metric: str) ->
     assert judge.in_full().sweep(about, chosen).outcome is judge.sweep(about, chosen).outcome is Outcome.PASS
 
 
+def test_categories_are_judged_where_the_first_samples_have_no_curve(adaptive: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small images come first, which all rungs show alike: no category has a value yet."""
+    answers = Answers(RIGHT, dict.fromkeys(LADDER, WRONG))
+    answers.everyone = tuple(replace(one, category="ab"[place % 2]) for place, one in enumerate(answers.everyone))
+    small, whole = set(asking_order(N)[:FIRST]), answers.result
+
+    def result(about: Cell, places: Sequence[int] | None = None) -> CellResult:
+        found, chosen = whole(about, places), range(N) if places is None else places
+        return replace(found, keys=tuple("small" if place in small else str(about.setting) for place in chosen))
+
+    monkeypatch.setattr(answers, "result", result)
+    judge = adaptive(answers, "{id: each, metric: resolution_accuracy, where: {category: '*'}, min: 50%}")
+    for each in (judge.in_full(), judge):
+        assert each.sweep(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)]).outcome is Outcome.FAIL
+
+
+def test_categories_are_judged_where_the_first_samples_lack_what_a_metric_needs(adaptive: Made) -> None:
+    answers, last = Answers(RIGHT, {"flip_v": WRONG}), set(asking_order(N)[150:])
+    answers.everyone = tuple(
+        replace(one, category="ab"[place % 2], target="A", target_of_attack="B" if place in last else "")
+        for place, one in enumerate(answers.everyone)
+    )
+    judge = adaptive(answers, "{id: each, metric: attack_rate, where: {category: '*'}, max: 50%}")
+    for each in (judge.in_full(), judge):
+        assert each.cell(cell("flip_v")).outcome is Outcome.FAIL
+
+
 @pytest.mark.parametrize("judge", ["point", "interval"])
 def test_a_stopped_test_says_how_many_of_all_questions_are_changed(
     adaptive: Made, monkeypatch: pytest.MonkeyPatch, judge: str
