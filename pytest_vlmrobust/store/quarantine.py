@@ -39,12 +39,13 @@ _GIVEN = 0.5
 def enter(*, seconds: float | None = SECONDS, largest_file: int | None = LARGEST_FILE) -> int | None:
     """Returns ``None`` in the limited child; the parent waits for it, and returns its exit code.
 
-    ``None`` as a limit is none. Where processes cannot be forked (Windows), it returns ``None`` in this process, without limits.
+    ``None`` as a limit is none. Where processes cannot be forked (Windows), or signals not be handled (in a thread), it returns
+    ``None`` in this process, without limits.
 
     Raises:
         StoreError: in the parent: the child was ended by a limit, or crashed.
     """
-    if not hasattr(os, "fork"):
+    if not hasattr(os, "fork") or threading.current_thread() is not threading.main_thread():
         return None
     seconds = _chosen(seconds)
     scratch = tempfile.mkdtemp(prefix="vlmrobust-")  # the parent removes what a killed child leaves

@@ -162,7 +162,8 @@ def parts(
             }
             for group, own in rows.items()
         }
-    return _by_attribute(samples, results, people) if metric == "identity_accuracy" else {}
+    whole = [result for result in results if result.views == 1]
+    return _by_attribute(samples, whole, people) if metric == "identity_accuracy" and whole else {}
 
 
 def _by_group(scores: NDArray[np.float64], labels: Sequence[str]) -> dict[str, float]:
@@ -208,8 +209,8 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
 
 
 def asks_for_boxes(test: PlannedTest) -> bool:
-    """Whether a cell of a task asks for boxes; without images no box is expected."""
-    if not test.dataset_facts.task or test.setting in (None, NO_IMAGE):
+    """Whether a cell of a task asks for boxes: with the images, and once for each sample."""
+    if not test.dataset_facts.task or test.setting in (None, NO_IMAGE) or test.views > 1:
         return False
     if test.dataset_facts.samples is None:
         return test.dataset_facts.task not in GRIDS
@@ -217,8 +218,8 @@ def asks_for_boxes(test: PlannedTest) -> bool:
 
 
 def asks_for_grid_cells(test: PlannedTest) -> bool:
-    """Whether a cell of a task asks for a cell of a grid; answers without the images need not name any."""
-    if not test.dataset_facts.task or test.setting in (None, NO_IMAGE) or asks_for_boxes(test):
+    """Whether a cell of a task asks for a cell of a grid: with the images, and once for each sample."""
+    if not test.dataset_facts.task or test.setting in (None, NO_IMAGE) or test.views > 1 or asks_for_boxes(test):
         return False
     if test.dataset_facts.samples is None:
         return test.dataset_facts.task in GRIDS

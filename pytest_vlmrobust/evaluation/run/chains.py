@@ -55,9 +55,14 @@ def chains_by_outcome(result: CellResult) -> dict[str, float]:
 
 
 def chains_by_change(before: Sequence[CellResult], after: Sequence[CellResult]) -> dict[str, float]:
-    """Returns the number of answers by length of their chain and by its effect compared with the same model without chains."""
+    """Returns the number of answers by length of their chain and by its effect compared with the same model without chains.
+
+    A sample with several views has no single chain.
+    """
     found: Counter[str] = Counter()
     for plain, thinking in zip(before, after, strict=True):
+        if thinking.views > 1:
+            continue
         outcomes = [outcome_of_chain(*pair) for pair in zip(plain.values.tolist(), thinking.values.tolist(), strict=True)]
         found.update(_counted(outcomes, thinking.predictions))
     return dict(found)

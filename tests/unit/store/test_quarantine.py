@@ -64,6 +64,13 @@ def test_output_and_exit_code_are_those_of_the_child(code: int) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("said\n", "complained\n", code)
 
 
+def test_thread_gets_no_child_as_it_handles_no_signals() -> None:
+    done = called(
+        "import threading\nthread = threading.Thread(target=lambda: print(quarantine.enter()))\nthread.start()\nthread.join()"
+    )
+    assert (done.stdout, done.stderr) == ("None\n", "")
+
+
 @pytest.mark.parametrize(
     ("code", "limits", "said"),
     [

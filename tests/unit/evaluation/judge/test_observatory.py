@@ -154,6 +154,17 @@ def said(record: Record, about: str) -> str:
     return found
 
 
+@pytest.mark.parametrize("task", ["pointing", "guided"])
+def test_patches_of_a_task_have_scores_but_no_places(laboratory: Laboratory, task: str) -> None:
+    """Each sample has several answers, of which none is the one that names a cell or boxes."""
+    judge = laboratory.judge(right)
+    patches = cell(judge, task, "patches:2")
+    assert patches.n_errors == 0
+    assert not {one.metric for one in patches.measures} & {"fixation_rate", "grid_distance"}
+    whole = summary(judge, task, "identity_accuracy", (Setting.parse("patches:2"), *BLURS))
+    assert measured(whole).value == 1.0
+
+
 def test_of_a_model_that_is_right_nothing_is_found(laboratory: Laboratory) -> None:
     judge = laboratory.judge(right)
     for task in ("matching", "pointing", "guided", "semi_guided"):

@@ -31,7 +31,9 @@ def test_answers_are_counted_by_outcome_and_length() -> None:
 
 
 def test_views_of_a_sample_have_no_chain_of_the_sample() -> None:
-    assert chains_by_outcome(result((10, RIGHT), (10, RIGHT), views=2)) == {}
+    views = result((10, RIGHT), (10, RIGHT), views=2)
+    assert chains_by_outcome(views) == {}
+    assert chains_by_change([views], [views]) == {}
 
 
 def test_what_chains_change_beside_the_same_model_without() -> None:
