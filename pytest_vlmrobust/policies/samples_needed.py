@@ -30,8 +30,9 @@ def samples_to_decide(estimate: Estimate, *ends: float) -> SamplesNeeded:
     With the scores available, its ends at several levels show how the interval shrinks: with z the normal quantile of
     one tail, the distance from the value to the end is about ``a + b z + c z^2``. The part in z is chance: it shrinks
     with the square root of the sample size. The constant part, such as the extra sample of a guarded mean, and the part
-    in z^2, such as the bound of an event that never occurred, shrink with the sample size itself. A sample size decides with a
-    given probability when that distance plus ``z_power`` standard errors of the value fit between the value and the bound.
+    in z^2, such as the bound of an event that never occurred, shrink with the sample size itself. The part in z^2 is
+    negative at the end towards rarer events, such as the lower end of a small share. A sample size decides with a given
+    probability when that distance plus ``z_power`` standard errors of the value fit between the value and the bound.
     Without scores all of it counts as chance: ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the usual
     calculation for means. For the largest drop the counts are a little low, because the largest of noisy drops is too high.
     Inside two ends the interval must keep both, outside only leave the nearer end; ends are finite and ascend. The counts decide
@@ -100,7 +101,7 @@ def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
 
 
 def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[float, float, float]:
-    """Returns the non-negative a, b and c of the half-width ``a + b z + c z^2``; only b without scores."""
+    """Returns a, b and c of the half-width ``a + b z + c z^2``; only c may be negative, and only b is not 0 without scores."""
     from statistics import NormalDist
 
     def distance(quantile: float) -> float:
@@ -112,9 +113,12 @@ def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[fl
         return 0.0, half / tail, 0.0
     quarter = tail / 4.0
     slope, steeper = (first - second) / quarter, (half - first) / (2.0 * quarter)
-    square = max((steeper - slope) / (3.0 * quarter), 0.0)
-    chance = slope - 3.0 * square * quarter if square else (half - second) / (3.0 * quarter)
+    square = (steeper - slope) / (3.0 * quarter)
+    chance = slope - 3.0 * square * quarter
+    fixed = half - chance * tail - square * tail**2
+    if fixed < 0.0:
+        fixed, chance = 0.0, half / tail - square * tail
     if chance < 0.0:
         return 0.0, 0.0, half / tail**2
-    fixed = half - chance * tail - square * tail**2
-    return (fixed, chance, square) if fixed > 0.0 else (0.0, half / tail - square * tail, square)
+    widens = chance + 2.0 * square * tail > 0.0
+    return (fixed, chance, square) if widens else (0.0, half / tail, 0.0)

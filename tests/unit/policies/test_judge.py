@@ -371,6 +371,23 @@ def test_the_undecided_says_how_many_samples_would_decide() -> None:
     assert on_it.reason.endswith("; questions needed: the value lies on the bound, which no number of questions decides")
 
 
+@pytest.mark.parametrize(
+    ("value", "bound", "tests", "risk"),
+    [
+        (0.08, Bound(high=0.05), 133, 0.05 / 133),  # beyond the bound: all tests share the risk of failing
+        (0.08, Bound(-0.2, 0.05), 133, 0.05 / 133 / 2),  # and each end has half of it
+        (0.02, Bound(high=0.05), 133, 0.05),  # inside: no test shares the risk of passing
+        (0.02, Bound(-0.01, 0.05), 133, 0.05),
+    ],
+)
+def test_the_samples_needed_are_for_the_risk_that_the_test_has(value: float, bound: Bound, tests: int, risk: float) -> None:
+    """869 * ((z + luck) * 0.02 / 0.03)^2, z of the risk: the bound is 3 pp away, the standard error 2 pp."""
+    verdict = judge_rule(rule(bound, INTERVAL), normal(value, 0.02), (), TODAY, tests=tests)
+    quantile = -NormalDist().inv_cdf(risk)
+    assert verdict.samples_needed_least == math.ceil(869 * (quantile * 0.02 / 0.03) ** 2)
+    assert verdict.samples_needed == math.ceil(869 * ((quantile - NormalDist().inv_cdf(0.1)) * 0.02 / 0.03) ** 2)
+
+
 def test_of_a_share_of_settings_nobody_knows_how_many_samples_would_decide() -> None:
     verdict = judged(replace(normal(0.03, 0.0152), counts_settings=True), rule(treatment=INTERVAL))
     assert (verdict.outcome, verdict.samples_needed, verdict.samples_needed_least) == (Outcome.INCONCLUSIVE, None, None)
