@@ -28,6 +28,8 @@ from pathlib import Path
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.store import Evidence, quarantine
+signal.signal(signal.SIGINT, signal.default_int_handler)  # nohup, and a shell's &, have these ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 quarantine._SHARE = 500 * 2**20 / (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 """
 ENTER = """
