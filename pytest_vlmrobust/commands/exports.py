@@ -241,7 +241,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
         tell(str(gate))
     if (made := run.manifest.get("version", __version__)) != __version__:
         tell(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
-    for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:
+    for note in [*notes, *verification.notes, *page_notes(run), _UNTOLD]:
         tell(f"note: {shortened(note)}")
     say(
         f"{word}: {quantity(verification.answers, 'answer')} scored again, "

@@ -23,7 +23,7 @@ from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from . import junit, ranking, results
 from .files import REPORT, RunFiles, read_run
-from .html.page import contradictions
+from .html.page import contradictions, is_rendered
 from .markdown import MODEL_CARD, SUMMARY, model_card, summary
 from .writing import write_out
 
@@ -72,14 +72,21 @@ def belongs(name: str) -> bool:
     return name in _NAMES or (folder == POLICIES and 0 < len(file.encode()) <= _LONGEST_NAME and "/" not in file)
 
 
-def page_notes(run: Path) -> list[str]:
-    """Returns a note on each page in an unpacked bundle, because a bundle lacks the images of pages."""
-    compared = {REPORT: "its decision and the digest of its records were compared, but nothing else that it shows"}
+def page_notes(run: RunFiles) -> list[str]:
+    """Returns a note on each page in an unpacked bundle that was not compared, or not with its images, which a bundle lacks."""
+    rendered = "it was rendered again and compared, but for its images, which a bundle lacks"
+    claims = "its decision and the digest of its records were compared, but nothing else that it shows"
+    notes = {REPORT: claims if _is_rendered(run) is None else rendered}
     return [
-        f"{name}: {compared.get(name, 'was not compared')}. vlmrobust report draws what the records give"
+        f"{name}: {notes.get(name, 'was not compared')}. vlmrobust report draws what the records give"
         for name in _PAGES
-        if (run / name).is_file()
+        if (run.directory / name).is_file()
     ]
+
+
+def _is_rendered(run: RunFiles) -> bool | None:
+    page = run.directory / REPORT
+    return is_rendered(page.read_text(encoding="utf-8", errors="replace"), run) if page.is_file() else None
 
 
 def derived_files(run: RunFiles) -> dict[str, str]:
@@ -96,7 +103,7 @@ def derived_files(run: RunFiles) -> dict[str, str]:
 def underivable_claims(run: RunFiles) -> list[str]:
     """Returns a sentence for each claim of an unpacked bundle that its records do not support.
 
-    It compares the decision, the files derived only from records, and the claims at the top of the page.
+    It compares the decision, the files derived only from records, and the page, of which it may know only the claims at its top.
     """
     problems = []
     claimed = run.manifest.get("decision", str(run.decision))
@@ -112,7 +119,8 @@ def underivable_claims(run: RunFiles) -> list[str]:
     page = run.directory / REPORT
     if page.is_file():
         text = page.read_text(encoding="utf-8", errors="replace")
-        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run)]
+        claims = [f"{REPORT}: {claim}" for claim in contradictions(text, run)]
+        problems += claims or ([f"{REPORT} is not what the records give"] if is_rendered(text, run) is False else [])
     return problems
 
 

@@ -17,7 +17,7 @@ from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.repeatability import Repeatability
-from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
+from pytest_vlmrobust.store.run_directory import FOLDER, manifest_as_read, planned_tests
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 from pytest_vlmrobust.store.spending import Spending
 
@@ -40,8 +40,8 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
     Without a manifest (a report made again from a journal) an existing manifest is unchanged.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    if manifest is not None:
-        view = RunView(view.records, replace(view.facts, origins=manifest))
+    if manifest is not None:  # as it is read, because a page is verified by rendering it from the files
+        view = RunView(view.records, replace(view.facts, origins=manifest_as_read(manifest)))
     write_text(directory / results.FILE_NAME, results.results_json(view))
     write_text(directory / results.CSV_FILE, results.cells_csv(view))
     if manifest is not None:

@@ -185,16 +185,25 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
 
     ``content`` is JSON-safe; ``manifest_version`` is added. If it cannot be written, an earlier one stays.
     """
-    text = json.dumps({**content, _VERSION_KEY: SCHEMA_VERSION}, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     path = directory / MANIFEST_FILE
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        replace_file(path, without_halves(text).encode() + b"\n")
+        replace_file(path, _manifest_text(content).encode())
     except OSError as error:
         raise StoreError(
             f"{path}: cannot write the manifest: {error.strerror}. Check that its directory is writable and has room"
         ) from error
     return path
+
+
+def _manifest_text(content: Mapping[str, Any]) -> str:
+    versioned = {**content, _VERSION_KEY: SCHEMA_VERSION}
+    return without_halves(json.dumps(versioned, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)) + "\n"
+
+
+def manifest_as_read(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a manifest as it is read once it is written: its keys are sorted."""
+    return dict(json.loads(_manifest_text(content)))
 
 
 def _read_json(path: Path, noun: str) -> Any:

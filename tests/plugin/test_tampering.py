@@ -115,7 +115,7 @@ def test_a_page_that_says_something_else_differs(project: Project, capsys: pytes
     files = load(project.path / "b.zip")
     page = files["report.html"].decode()
     assert main(["verify", str(project.path / "b.zip")]) == 0
-    assert "note: report.html: its decision and the digest of its records were compared" in capsys.readouterr().out
+    assert "note: report.html: it was rendered again and compared, but for its images" in capsys.readouterr().out
     digest = page.partition('name="vlmrobust-records" content="')[2][:64]
     heading = '<h1 id="decision-h">'
     one_more = page.replace("</main>", "<h1>GO</h1></main>")
@@ -137,6 +137,9 @@ def test_a_page_that_says_something_else_differs(project: Project, capsys: pytes
         said = capsys.readouterr().out
         for sentence in sentences:
             assert f"DIFFERS  report.html: {sentence}" in said
+    files["report.html"] = page.replace("100.0 pp", "1.0 pp").encode()
+    assert main(["verify", str(save(files, project.path / "t.zip"))]) == 1
+    assert "DIFFERS  report.html is not what the records give" in capsys.readouterr().out
 
 
 def test_a_page_of_other_records_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.cell import Setting
+from pytest_vlmrobust.evaluation.run.evidence import newest_runs
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Evidence
 
@@ -36,7 +37,7 @@ READS = {"text": "B. dog", "answer": "B"}
 
 
 def the_run(project: Project) -> Path:
-    return max((project.path / ".vlmrobust" / "runs").iterdir())
+    return newest_runs([project.path / ".vlmrobust" / "runs"])[0]
 
 
 @pytest.fixture

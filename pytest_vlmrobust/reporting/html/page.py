@@ -141,6 +141,17 @@ def contradictions(page: str, view: RunView) -> list[str]:
     ]
 
 
+def is_rendered(page: str, view: RunView) -> bool | None:
+    """Whether a page is what a run renders to, with the thumbnails that the page has.
+
+    ``None`` where it cannot be told: some thumbnails are not on the page, or it ranks models by their answers.
+    """
+    names, shown = samples.thumbnail_names(view.tests), samples.thumbnails_on(page)
+    if len(view.facts.models) > 1 or len(names) != len(shown):
+        return None
+    return page == render_html(view, dict(zip(names, shown, strict=True)))
+
+
 _OPENED = re.compile(r"<(?=[A-Za-z/!?])")
 _NAME = re.compile(r"/?[A-Za-z][^\s/>]*+")
 _INSIDE = re.compile(r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^"'>])*+""")
@@ -214,11 +225,11 @@ _ELSEWHERE = ("policies", "repeatability", "command")
 """Parts of a manifest that the page shows in a section about them."""
 
 
-def render_html(view: RunView) -> str:
-    """Returns the report; thumbnails are read from the folder of the run."""
+def render_html(view: RunView, thumbnails: Mapping[str, str] | None = None) -> str:
+    """Returns the report; thumbnails are read from the folder of the run, unless they are given."""
     facts = view.facts
     names = samples.addresses(view.tests)
-    thumbnails = samples.embed_thumbnails(view.tests, facts.pictures)
+    thumbnails = samples.embed_thumbnails(view.tests, facts.pictures) if thumbnails is None else thumbnails
     lacking = samples.left_out(view.tests, thumbnails)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"

@@ -144,12 +144,26 @@ def embed_thumbnails(tests: Sequence[ViewedTest], folder: Path | None, budget: i
     if folder is None:
         return thumbnails
     left = budget
-    for name in dict.fromkeys(_in_order(tests)):
+    for name in thumbnail_names(tests):
         content = stored_thumbnail(folder, name)
         if content is not None and len(content) <= left:
             thumbnails[name] = base64.b64encode(content).decode("ascii")
             left -= len(content)
     return thumbnails
+
+
+def thumbnail_names(tests: Sequence[ViewedTest]) -> list[str]:
+    """Returns the file names of the thumbnails of tests, each once, in the order of the page."""
+    return [*dict.fromkeys(_in_order(tests))]
+
+
+_EMBEDDED = re.compile(r'"pictures":\[((?:"[A-Za-z0-9+/=]*+",?)*+)\],"tests":\[')
+
+
+def thumbnails_on(page: str) -> list[str]:
+    """Returns the thumbnails in the data of a page, in Base64."""
+    found = _EMBEDDED.search(page)
+    return [] if found is None else re.findall(r'"([^"]*)"', found[1])
 
 
 def _in_order(tests: Sequence[ViewedTest]) -> Iterator[str]:

@@ -30,7 +30,10 @@ from pytest_vlmrobust.reporting.bundle import (
     write_bundle,
 )
 from pytest_vlmrobust.reporting.files import read_run
+from pytest_vlmrobust.reporting.html import render_html
+from pytest_vlmrobust.reporting.html.page import is_rendered
 from pytest_vlmrobust.reporting.results import is_results, results, results_json
+from pytest_vlmrobust.reporting.writing import write_text
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket
 
@@ -116,10 +119,31 @@ def test_the_page_and_the_baseline_are_taken_along_where_there_are_any(run: Path
     Evidence.open(run / "baseline").close()
     assert {"report.html", "baseline/predictions.sqlite"} <= set(write_bundle(run, tmp_path / "b.zip"))
     assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == []
-    (note,) = page_notes(tmp_path / "unpacked")
-    assert note.startswith(
-        "report.html: its decision and the digest of its records were compared, but nothing else that it shows"
-    )
+    (note,) = page_notes(read_run(tmp_path / "unpacked"))
+    assert note.startswith("report.html: it was rendered again and compared, but for its images, which a bundle lacks")
+
+
+def test_a_page_is_rendered_again_where_one_model_ran_and_its_images_are_on_it(run: Path, tmp_path: Path) -> None:
+    write_text(run / "report.html", render_html(read_run(run)))
+    write_bundle(run, tmp_path / "b.zip")
+
+    def found(name: str, before: bytes, after: bytes) -> list[str]:
+        def forged(files: dict[str, bytes]) -> None:
+            assert before in files["report.html"]
+            files["report.html"] = files["report.html"].replace(before, after)
+            summed(files)
+
+        assert unpack(rewritten(tmp_path / "b.zip", forged), tmp_path / name) == []
+        return underivable_claims(read_run(tmp_path / name))
+
+    assert found("true", b"<", b"<") == []
+    page, read = tmp_path / "true" / "report.html", read_run(tmp_path / "true")
+    several = replace(read, facts=replace(read.facts, models=["a", "b"]))
+    assert page_notes(several)[0].startswith("report.html: its decision and the digest of its records were compared, but nothing")
+    assert is_rendered(page.read_text(encoding="utf-8"), several) is None
+    assert found("false", b"All tests, worst first", b"All tests, best first") == ["report.html is not what the records give"]
+    (note,) = page_notes(read_run(tmp_path / "true"))
+    assert note.startswith("report.html: it was rendered again and compared, but for its images, which a bundle lacks")
 
 
 def test_a_run_that_was_killed_is_bundled_with_what_it_has(run: Path, tmp_path: Path) -> None:
