@@ -134,6 +134,8 @@ def tell(sentence: str) -> None:
 
 def complain(text: str) -> None:
     """Prints an error of a command to standard error; on a terminal, its rows break between words."""
+    if sys.stderr is None:  # closed: the exit code alone says it
+        return
     print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - see ``say``
 
 

@@ -59,6 +59,11 @@ def files(directory: Path) -> list[str]:
     return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
 
 
+def test_a_closed_standard_error_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["comment", "nothing"]) == USAGE_ERROR
+
+
 def test_init_copies_the_suites_and_thresholds(tmp_path: Path, capsys: Captured) -> None:
     assert main(["init", str(tmp_path / "gate")]) == 0
     expected = [f"{folder}/{file.name}" for folder in ("suites", "thresholds") for file in sorted(shipped(folder).glob("*.*"))]

@@ -581,9 +581,9 @@ def without_strata(test: MetricKey) -> MetricKey:
 
 def _lacks_reference(about: Cell | SweepMetric, names: Iterable[str], sources: Sources) -> bool:
     """Whether an inference failed on an unchanged image, or without it, that a metric needs: no part has its value then."""
-    registered, references = set(metrics.names()), (Needs.CLEAN, Needs.NO_IMAGE)  # of others it is not known what they read
-    needs = {need for name in names for need in (metrics.get(name).needs if name in registered else references)}
-    read = [setting for need, setting in zip(references, BASELINES, strict=True) if need in needs]
+    registered, baselines = set(metrics.names()), (Needs.CLEAN, Needs.NO_IMAGE)  # of others it is not known what they read
+    needs = {need for name in names for need in (metrics.get(name).needs if name in registered else baselines)}
+    read = [setting for need, setting in zip(baselines, BASELINES, strict=True) if need in needs]
     results = [sources.answers.result(Cell(about.model, about.dataset, setting)) for setting in read]
     return any(np.isnan(result.values).any() for result in results)
 
