@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import math
 import sqlite3
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.sample import Sample
 
-from .database import BUSY_SECONDS, FILE_NAME, Lock, explain_errors, read_only_uri
+from .database import BUSY_SECONDS, FILE_NAME, TimedLock, explain_errors, read_only_uri
 from .evidence import Evidence
 from .questions import RUN_AGAIN, Answer, answer_of, check_type, parse_json, sample_from_json, text_of
 from .run_directory import file_identity
@@ -29,8 +28,6 @@ MOST_RUNS = 8
 """Runs that are looked at side by side: SQLite attaches ten files to a connection."""
 SECONDS = 60.0
 """How long finding something may take: a few seconds are usual with a million answers."""
-_STEPS = 100_000
-"""Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 _MOST_VIEWS = 10_000
 """Views of a sample: a damaged file may claim any number."""
 _NAMES_LIKE = 2_000
@@ -77,9 +74,7 @@ class Browser:
             raise UsageError(f"{len(runs)} runs are too many to look at side by side: choose up to {MOST_RUNS} of them")
         self.runs = dict(runs)
         self._names = list(runs)
-        self._lock = Lock()
-        self._started = 0.0
-        """When the search began that holds the lock."""
+        self._lock = TimedLock(SECONDS)
         self._connection: sqlite3.Connection | None = None
         self._attached: dict[str, object] = {}
         self._cached: OrderedDict[object, Any] = OrderedDict()
@@ -182,7 +177,6 @@ class Browser:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """Gives the connection, with the current files attached, to one thread at a time."""
         with self._lock, explain_errors(Path(FILE_NAME), "read"):
-            self._started = time.monotonic()
             connection = self._opened()
             try:
                 yield connection
@@ -213,7 +207,7 @@ class Browser:
             uris[name] = read_only_uri(path)
         connection = sqlite3.connect(":memory:", uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            connection.set_progress_handler(lambda: time.monotonic() - self._started > SECONDS, _STEPS)
+            self._lock.watch(connection)
             connection.execute("pragma trusted_schema = off")
             for name, uri in uris.items():
                 connection.execute(f"attach ? as {self._schema(name)}", (uri,))

@@ -24,6 +24,12 @@ BUSY_SECONDS = 60.0
 """How long a writer waits for another writer."""
 _IMPATIENT_SECONDS = 0.1
 """The wait for a lock after a first timeout: otherwise each test of a run would wait that long."""
+LONGEST_VALUE = 32 * 2**20
+"""Bytes of a value in a row: twice the size of the longest accepted prediction, escaped."""
+STATEMENT_SECONDS = 120.0
+"""Time limit of a statement without waiting: the pages of a forged file may lead in circles."""
+_STEPS = 100_000
+"""Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
 _STORE = (
     """
@@ -92,7 +98,8 @@ class Database:
         self.identity = file_identity(path)
         """The identity of the opened file."""
         self._connection = connection
-        self._lock = Lock()
+        self._lock = TimedLock()
+        self._lock.watch(connection)
 
     def close(self) -> None:
         """Closes it; closing twice is fine."""
@@ -187,6 +194,8 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
     try:
         with explain_errors(path, "open", schema):
             connection.execute("pragma trusted_schema = off")  # a forged file runs no code
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+            TimedLock().watch(connection)
             _prepare(connection, path, schema, read_only=read_only)
     except BaseException:
         connection.close()
@@ -227,19 +236,34 @@ def _wait_up_to(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"pragma busy_timeout = {int(seconds * 1000)}")
 
 
-class Lock(_thread.RLock):  # type: ignore[misc]  # final only in the type stubs
-    """A lock for statements, which a KeyboardInterrupt never leaves held.
+class TimedLock(_thread.RLock):  # type: ignore[misc]  # final only in the type stubs
+    """A lock for statements, with a clock that makes SQLite abort endless statements.
 
-    Leaving is a single call of the C lock, and entering releases what it had acquired when interrupted.
+    A gate reads the run of ``--vlm-baseline`` in its own process, without the quarantine of the commands.
+    A KeyboardInterrupt never leaves this lock held: leaving is a single call of the C lock, and entering
+    releases what it had acquired when interrupted.
     """
+
+    def __init__(self, seconds: float = STATEMENT_SECONDS) -> None:
+        self.seconds = seconds
+        self._started = time.monotonic()
+
+    def watch(self, connection: sqlite3.Connection) -> None:
+        """Makes a connection ask the clock while it runs a statement."""
+        connection.set_progress_handler(self.expired, _STEPS)
 
     def __enter__(self) -> None:  # type: ignore[override]  # nobody asks
         try:
             self.acquire()
+            self._started = time.monotonic()
         except BaseException:
             with contextlib.suppress(RuntimeError):  # it was not taken yet
                 self.release()
             raise
+
+    def expired(self) -> bool:
+        """Whether the statements of its holder take longer than any should."""
+        return time.monotonic() - self._started > self.seconds
 
 
 def _connect_writable(path: Path) -> sqlite3.Connection:
@@ -357,6 +381,9 @@ def _remedy(error: sqlite3.Error | OSError, schema: DatabaseSchema) -> str:
     is_no_text = primary is None and str(error).startswith("Could not decode to UTF-8")
     if is_no_text or primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return schema.damaged
+    if primary in {sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_INTERRUPT}:
+        most = f"{LONGEST_VALUE // 2**20} MiB"
+        return f"No run writes values of more than {most}, or tables that take minutes to read. {schema.damaged}"
     if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return f"Another process has held it for {BUSY_SECONDS:g} s: end that process, or {schema.elsewhere}"
     if primary == sqlite3.SQLITE_FULL:

@@ -124,6 +124,8 @@ SCHEMA = DatabaseSchema(  # "VLME"
 )
 _ANSWERED = ("scored", "unparsed")
 """The states of answers that are equal in all processes."""
+_LEAST_ROW = 4
+"""Bytes that a row takes at least."""
 _OWN = {"models", "datasets", "samples", "questions", "pictures", "spaces", "cells", "answers"}
 """The names of the tables."""
 
@@ -182,7 +184,24 @@ class Evidence(Database):
     def open(cls, directory: Path, *, read_only: bool = False) -> Evidence:
         """Opens the evidence of a run's directory, and creates both unless ``read_only``."""
         path = directory / FILE_NAME
-        return cls(path, connect(path, read_only=read_only, schema=SCHEMA))
+        opened = cls(path, connect(path, read_only=read_only, schema=SCHEMA))
+        if read_only:
+            try:
+                opened._refuse_impossible_counts()
+            except BaseException:
+                opened.close()
+                raise
+        return opened
+
+    def _refuse_impossible_counts(self) -> None:
+        """Refuses a file that claims more rows than its bytes can hold: pages may be linked so that they are met many times."""
+        with self._reading():
+            log = self.path.with_name(f"{self.path.name}-wal")
+            size = self.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
+            for table in sorted(_OWN):
+                query = f"select 1 from {table} limit 1 offset ?"  # noqa: S608 - a name of ours; count(*) asks no clock
+                if self._connection.execute(query, (size // _LEAST_ROW,)).fetchone():
+                    raise StoreError(f"{self.path}: claims more rows in {table} than {size} bytes can hold. {RUN_AGAIN}")
 
     def digest(self) -> str:
         """Returns the SHA-256 of all answers and their subjects: the same for every copy."""

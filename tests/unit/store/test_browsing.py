@@ -225,10 +225,10 @@ def test_a_damaged_answer_is_said_and_the_others_are_shown(tmp_path: Path) -> No
     assert browser.read(next(key for key in keys if key.place == 2)).sample.id == "d2"
 
 
-def test_finding_ends_when_it_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_ends_when_it_takes_too_long(tmp_path: Path) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "r" * 6}})
     browser = Browser({"one": directory})
     browser.cells()
-    monkeypatch.setattr("pytest_vlmrobust.store.browsing.SECONDS", -1.0)
+    browser._lock.seconds = -1.0
     with pytest.raises(StoreError, match="was given up"), browser._reading() as connection:
         connection.execute("with recursive n(x) as (select 1 union all select x + 1 from n) select max(x) from n").fetchone()

@@ -18,7 +18,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
-from pytest_vlmrobust.store.database import Lock, network_file_system, transaction
+from pytest_vlmrobust.store.database import TimedLock, explain_errors, network_file_system, transaction
 
 from .conftest import Execute
 
@@ -275,6 +275,20 @@ def test_tables_that_no_run_makes_are_refused(
         Store.open(tmp_path, read_only=read_only)
 
 
+def test_a_value_larger_than_any_run_writes_is_refused(tmp_path: Path, execute: Execute) -> None:
+    Store.open(tmp_path).close()
+    execute("insert into contexts values (1, '{}')", "insert into predictions values ('k', zeroblob(50000000), 1)")
+    with Store.open(tmp_path, read_only=True) as store, pytest.raises(StoreError, match="values of more than 32 MiB"):
+        store.get_many(["k"])
+
+
+def test_a_statement_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path) as store:
+        monkeypatch.setattr(store._lock, "seconds", 0.05)
+        with pytest.raises(StoreError, match="interrupted"), store._lock, explain_errors(store.path, "read"):
+            store._connection.execute(f"select count(*) from ({RECURSIVE})").fetchone()  # noqa: S608 - the test's own
+
+
 def test_a_prediction_longer_than_any_that_is_taken_is_refused(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         store.put_many({"k": Prediction("A" * (LONGEST_TEXT + 1), "generate")}, context={})
@@ -327,7 +341,7 @@ def test_no_interrupt_leaves_a_lock_held() -> None:
     came, draws, before = 0, random.Random(0), signal.signal(signal.SIGALRM, interrupt)
     try:
         for _ in range(3000):
-            lock = Lock()
+            lock = TimedLock()
             with contextlib.suppress(Interrupt):
                 try:
                     signal.setitimer(signal.ITIMER_REAL, draws.uniform(1e-6, 5e-5))

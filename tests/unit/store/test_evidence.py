@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
-from .conftest import Execute
+from .conftest import Execute, forge
 
 CELL = Cell("tiny", "faces.matching", Setting.parse("fog:mid"))
 SAMPLES = (
@@ -318,6 +318,12 @@ def test_a_number_of_views_that_no_file_can_hold_is_refused_at_once(kept: Path, 
     execute("update cells set views = 1000000000000")
     with Evidence.open(kept, read_only=True) as evidence, pytest.raises(StoreError, match="lacks answers to some views"):
         evidence.get_cell(CELL, whole=False)
+
+
+def test_rows_that_the_file_has_no_room_for_are_refused(tmp_path: Path) -> None:
+    forge(tmp_path)
+    with pytest.raises(StoreError, match=r"claims more rows in answers than \d+ bytes can hold"):
+        Evidence.open(tmp_path, read_only=True)
 
 
 class Damaged:
