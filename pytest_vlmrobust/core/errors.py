@@ -194,10 +194,10 @@ BY_AGE = ("latest", "previous")
 """Names for the newest run of a store and the run before it."""
 
 
-def run_by_age(name: str, runs: Sequence[Path], store: Path) -> Path:
-    """Returns the run for a name of ``BY_AGE``. ``runs`` are those of the store, the newest first."""
+def run_by_age(name: str, runs: Sequence[Path], store: Path, kind: str = "run") -> Path:
+    """Returns the run for a name of ``BY_AGE``. ``runs`` are those of the store of that kind, the newest first."""
     place = BY_AGE.index(name)
     if place >= len(runs):
-        held = f"{len(runs)} run" if runs else "no run here"
+        held = f"{len(runs) or 'no'} {kind}{'' if runs else ' here'}"
         raise UsageError(f"{name}: {store} holds {held}. Run pytest --vlm=NAME first, or name the directory of a run")
     return runs[place]

@@ -231,17 +231,24 @@ def test_a_rule_may_be_about_the_sweep_of_one_suite(shipped: Project) -> None:
 
 def test_a_baseline_that_is_none_ends_the_run_at_once(compared: Project) -> None:
     ends(compared.run("--vlm-baseline=nowhere"), 4, "*nowhere' holds no predictions.sqlite: expected the directory of a run*")
-    compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*latest: *.vlmrobust holds no run here. *"])
+    compared.run("--vlm-baseline=latest").stderr.fnmatch_lines(["*latest: *.vlmrobust holds no run that ended GO*"])
 
 
 def test_a_baseline_may_be_the_newest_run_the_one_before_it_or_named_as_runs_are_listed(compared: Project) -> None:
     compared.run("--vlm-report=first")
-    compared.run("--vlm-baseline=previous").stderr.fnmatch_lines(["*previous: *.vlmrobust holds 1 run. *"])
+    compared.run("--vlm-baseline=previous").stderr.fnmatch_lines(["*previous: *.vlmrobust holds 1 run that ended GO*"])
     name = compared.the_run.name
     compared.run(f"--vlm-baseline={name}x").stderr.fnmatch_lines([f"*holds no predictions.sqlite*Did you mean '{name}'*"])
     for baseline in ("first", name, "latest", "previous"):
         ends(compared.run(f"--vlm-baseline={baseline}"), 0, "compared with the baseline: 0 answers got worse, *")
     ends(compared.run("--vlm-baseline=latest", "--vlm-update-baseline"), 4, "*that names another run after each one*")
+
+
+def test_a_gate_that_is_not_go_is_no_bar_for_itself_when_it_runs_again(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    compared.script({"setting": "invert", "answer": "A"}, name="newer")
+    for _ in range(2):
+        ends(compared.run("--vlm-baseline=latest", models=("newer",)), 1, "compared with the baseline: 8 answers got worse, *")
 
 
 def test_a_run_whose_tests_stopped_early_is_no_baseline(compared: Project) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import BY_AGE, UsageError, run_by_age, typed_path
+from pytest_vlmrobust.core.decision import Decision
+from pytest_vlmrobust.core.errors import BY_AGE, StoreError, UsageError, run_by_age, typed_path
+from pytest_vlmrobust.store import read_manifest
 from pytest_vlmrobust.store.database import FILE_NAME, network_file_system
 
 RUNS = "runs"
@@ -56,7 +58,8 @@ class RunDirectories:
 
         given = typed_path(self.baseline_given, self.invocation, given_as="--vlm-baseline")
         if self.baseline_given in BY_AGE and not given.exists():
-            return run_by_age(self.baseline_given, [run for run in newest_runs(self.earlier) if run != self.run], self.store)
+            runs = [run for run in newest_runs(self.earlier) if run != self.run and _may_be_bar(run)]
+            return run_by_age(self.baseline_given, runs, self.store, "run that ended GO or only measured")
         named = self.store / RUNS / self.baseline_given
         return named if not given.exists() and Path(self.baseline_given).name == self.baseline_given and named.is_dir() else given
 
@@ -138,6 +141,19 @@ class RunDirectories:
                     f"{option} {given!r} is the directory of --vlm-store: the evidence of a run would replace the answers of "
                     f"all runs there. Name another directory with {option}"
                 )
+
+
+def _may_be_bar(run: Path) -> bool:
+    """Whether a run named by its age may be the baseline: it ended GO, or broke no bound and was itself compared with none.
+
+    Without this, a gate that is not GO would be GO when it is run again, because it would be compared with itself.
+    """
+    try:
+        manifest = read_manifest(run)
+    except StoreError:
+        return False
+    compared = manifest.get("settings", {}).get("vlm_baseline")
+    return manifest.get("decision") in (Decision.GO, *([] if compared else [Decision.INCONCLUSIVE]))
 
 
 def _is_same(one: Path, other: Path) -> bool:
