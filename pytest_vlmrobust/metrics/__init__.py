@@ -186,7 +186,6 @@ __all__ = [
     "ScoreTable",
     "SizeTrend",
     "TierShares",
-    "UndecidedZone",
     "absolute_continuous_error",
     "accuracy",
     "accuracy_above_chance",

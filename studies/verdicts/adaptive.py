@@ -204,8 +204,8 @@ class Gate:
         settings = [Setting.parse(name) for name in self.wrong if name not in (CLEAN_NAME, NO_IMAGE_NAME)]
         found: list[Record] = []
         try:
-            found.extend(judge.cell(Cell("m", "d", setting)) for setting in settings)
-            found.extend(judge.sweep(SweepMetric("m", "d", metric), settings) for metric in ("worst_case_drop", "mean_drop"))
+            found.extend(judge.run(Cell("m", "d", setting)) for setting in settings)
+            found.extend(judge.run(SweepMetric("m", "d", metric), settings) for metric in ("worst_case_drop", "mean_drop"))
         except KeyboardInterrupt:
             pass  # it was cut
         finally:
@@ -340,7 +340,7 @@ def sweep_savings(profile: Profile, metric: str, most: float, draws: int) -> Sav
     settings, rule = [Setting.parse(name) for name in SETTINGS], rule_of(metric, most)
     for _ in range(draws):
         drawer = drawn(profile, rng)
-        record = Judge(drawer, {"m": policy_of(rule)}, TODAY).sweep(SweepMetric("m", "d", metric), settings)
+        record = Judge(drawer, {"m": policy_of(rule)}, TODAY).run(SweepMetric("m", "d", metric), settings)
         value = metrics.get(metric).function(drawer.scores["clean"], {name: drawer.scores[name] for name in SETTINGS})
         full = Outcome.PASS if rule.bound.admits(value) else Outcome.FAIL
         saved.add(record, profile.samples * len(SETTINGS), full)
@@ -364,7 +364,7 @@ def cell_savings(profile: Profile, draws: int, rules: Sequence[Rule], categories
         full = adaptive.in_full()
         for name in SETTINGS:
             cell = Cell("m", "d", Setting.parse(name))
-            saved.add(adaptive.cell(cell), profile.samples, full.cell(cell).outcome)
+            saved.add(adaptive.run(cell), profile.samples, full.run(cell).outcome)
     return saved
 
 

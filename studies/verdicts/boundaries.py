@@ -205,7 +205,7 @@ class Row:
         """Returns what the adaptive judge says of each test."""
         judge = Judge(drawer, self.policies, TODAY)
         settings = [Setting.parse(name) for name in self.settings]
-        return [judge.cell(test) if isinstance(test, Cell) else judge.sweep(test, settings) for test in self.tests]
+        return [judge.run(test) if isinstance(test, Cell) else judge.run(test, settings) for test in self.tests]
 
     def mistakes(self, records: Sequence[Record], beyond: int) -> set[tuple[str, str]]:
         """Returns the rules that were judged wrongly: wrongly kept in the first test of a model, or wrongly broken in any."""

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions, whole_of
@@ -171,8 +170,7 @@ class Baseline(StoredAnswers):
 
     def answered_by(self, cell: Cell) -> frozenset[str]:
         """Returns how the choices of a cell of this run were answered, see :func:`answered_by`."""
-        result = self.partial(cell)
-        return answered_by(result.samples, result.predictions, result.views)
+        return answered_by(self.partial(cell))
 
     def refuse_answers(self, cell: Cell, now: frozenset[str]) -> None:
         """Refuses another run that answered choices in another way."""
@@ -274,15 +272,15 @@ def refuse_unlike_answers(ways: Mapping[str, frozenset[str]], dataset: str) -> N
         raise DatasetError(f"{dataset}: the choices were not answered in one way ({each}). {UNLIKE_ANSWERS}")
 
 
-def answered_by(samples: Sequence[Sample], predictions: Sequence[Prediction], views: int = 1) -> frozenset[str]:
-    """Returns how choices were answered: ``letters``, ``text``, or the method that constrained a server to letters.
+def answered_by(result: CellResult) -> frozenset[str]:
+    """Returns how the choices of a cell were answered: ``letters``, ``text``, or the method that constrained a server to letters.
 
     Empty without choices or without a successful inference.
     """
     return frozenset(
         prediction.answered_by
-        for place, prediction in enumerate(predictions)
-        if scorable_choices(samples[place // views], DIRECT) and not prediction.error
+        for place, prediction in enumerate(result.predictions)
+        if scorable_choices(result.samples[place // result.views], DIRECT) and not prediction.error
     )
 
 

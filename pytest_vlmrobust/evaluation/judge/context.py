@@ -211,8 +211,7 @@ class CellScores:
         """The same scores with those of the earlier run, for samples in both."""
         clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
         if self.baseline is not None:
-            answered = answered_by(self.samples, self.result.predictions, self.result.views)
-            self.baseline.refuse_answers(self.cell, answered)
+            self.baseline.refuse_answers(self.cell, answered_by(self.result))
         scores = (
             {} if self.baseline is None else {str(c.setting): self.baseline.scores(c, self.answers) for c in (clean, self.cell)}
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.cell import Planned, Setting
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
@@ -87,20 +87,8 @@ class Judge:
             sources.why_task_not_shown,
         )
 
-    def cell(self, cell: Cell) -> Record:
-        """Evaluates a cell and judges it."""
-        return self.run(cell)
-
-    def sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
-        """Computes a summary metric over ``settings`` and judges it; evaluates the cells it needs."""
-        return self.run(sweep, settings)
-
-    def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
-        """Computes a property of a family of models over ``settings`` and judges it by the policy of the largest one."""
-        return self.run(about, settings)
-
     def run(self, planned: Planned, settings: Sequence[Setting] = ()) -> Record:
-        """Judges one test."""
+        """Judges one test; ``settings`` are those of a summary metric. Evaluates the cells that it needs."""
         sources, policy, coming = self.sources, self.policies[planned.model], self.coming
         before = [count - between for count, between in zip(self._counts, coming.between, strict=True)]
         coming.between = (0, 0)  # inferences between tests count for this record

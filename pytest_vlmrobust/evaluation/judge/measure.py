@@ -144,6 +144,10 @@ class Sources:
         """Returns the task that made a dataset of a collection; empty for plain questions."""
         return self.data.tasks.get(dataset, "")
 
+    def facts(self, dataset: str) -> DatasetFacts:
+        """Returns what is known about a dataset before a model answers."""
+        return DatasetFacts.of(self.answers, dataset, self.task(dataset))
+
     def reads_of(self, planned: Planned, settings: Sequence[Setting] = ()) -> Reads:
         """Returns the cells that a test reads."""
         return reads_of(planned, settings, self.answers.models, self.data, self.reference, self.attempts_of)
@@ -210,10 +214,9 @@ def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
     models = sources.families[planned.family].members if isinstance(planned, FamilyMetric) else [planned.model]
     baselines = [] if lacking else _baselines_of(sources, models, planned.dataset)
     if isinstance(planned, Cell):
-        facts = DatasetFacts.of(sources.answers, planned.dataset, sources.task(planned.dataset))
-        tests, nothing = metric_keys(planned, facts, baseline=sources.baseline is not None), Estimate.invalid(why)
+        tests = metric_keys(planned, sources.facts(planned.dataset), baseline=sources.baseline is not None)
         draft = dataclasses.replace(_draft(planned, []), not_asked=why)
-        return Measurement(planned, [(test, nothing) for test in tests], draft, baselines)
+        return Measurement(planned, [(test, Estimate.invalid(why)) for test in tests], draft, baselines)
     nothing = Estimate.invalid(why, 0 if lacking else len(sources.answers.samples(planned.dataset)))
     draft = dataclasses.replace(_draft(planned, baselines), n=nothing.n, not_asked=why)
     if isinstance(planned, SweepMetric) and not lacking:
@@ -436,7 +439,7 @@ def _sweep_table(sweep: SweepMetric, reads: Reads, sources: Sources) -> ScoreTab
         return table
     if reads.settings:  # any cell will do: a model answers by one method
         result = answers.result(Cell(sweep.model, sweep.dataset, reads.settings[0]))
-        baseline.refuse_answers(result.cell, answered_by(result.samples, result.predictions, result.views))
+        baseline.refuse_answers(result.cell, answered_by(result))
     earlier = baseline_scores(baseline, sweep.model, sweep.dataset, answers, table)
     return dataclasses.replace(table, baseline_by_setting=earlier)
 
@@ -507,7 +510,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
 def _refuse_unlike_models(sources: Sources, models: Iterable[str], dataset: str) -> None:
     """Refuses to compare models that answered by different methods."""
     clean = {name: sources.answers.result(Cell(name, dataset, CLEAN)) for name in models}
-    ways = {name: answered_by(each.samples, each.predictions, each.views) for name, each in clean.items()}
+    ways = {name: answered_by(each) for name, each in clean.items()}
     refuse_unlike_answers(ways, dataset)
 
 

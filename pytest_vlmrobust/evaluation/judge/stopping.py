@@ -69,7 +69,6 @@ from .audits import (
     step_after,
 )
 from .cell_quantities import UNPARSED_INCREASE
-from .context import DatasetFacts
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary
 from .measurements import metric_keys, quantity, summary_key
@@ -242,7 +241,7 @@ class Stopping:
         """Returns the audits of a cell that has seen no answer, and after how many answers it may stop."""
         sources, rules = self.sources, self.policy.rules
         attempts = Needs.WHOLE_ATTEMPTS in self.reads.by_need
-        planned = metric_keys(cell, DatasetFacts.of(sources.answers, cell.dataset, sources.task(cell.dataset)), attempts=attempts)
+        planned = metric_keys(cell, sources.facts(cell.dataset), attempts=attempts)
         self._planned, self._shares = self._ruled(planned), risk_shares(self.size)
         tests = [*planned, *self._category_tests(cell, planned)]
         self._invalid = self._invalid_metrics(cell, tests)
@@ -326,10 +325,9 @@ class Stopping:
                     return (yield from steps(sweep, rules, cells))
                 except _ScoreMissing:
                     return False
-        asked = DatasetFacts.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
         self.size = len(self.sources.answers.samples(sweep.dataset))
         self.decided, self._shares = {}, risk_shares(self.size)
-        self._planned = self._ruled(metric_keys(sweep, asked))
+        self._planned = self._ruled(metric_keys(sweep, self.sources.facts(sweep.dataset)))
         for n_asked in sorted({FIRST, *look_sizes(self.size)}):
             self.n_asked = n_asked
             if (yield from self._look(self.reads.of_settings)):
@@ -346,8 +344,8 @@ class Stopping:
         audited = sweep.metric in EVERY_CELL or sweep.metric in SHARES or sweep.metric in MEANS
         if not audited or not rules or not all(rule.applies(test) and is_blocking(rule) and judges_value(rule) for rule in rules):
             return []
-        facts = DatasetFacts.of(self.sources.answers, sweep.dataset, self.sources.task(sweep.dataset))
-        others = [each for each in metric_keys(sweep, facts) if each != test]  # such as the mean of its categories' curves
+        # such as the mean of its categories' curves
+        others = [each for each in metric_keys(sweep, self.sources.facts(sweep.dataset)) if each != test]
         if any(rule.bounds(each) for rule in self.policy.rules for each in others):
             return []
         if any(setting in BASELINES for setting in self.reads.settings):  # which count, but are not asked about in parts
@@ -523,8 +521,7 @@ class Stopping:
     def _of_strata(self) -> set[tuple[str, str]]:
         """The metrics and categories that blocking rules are about, by all samples: a part may lack what a metric needs."""
         about, answers, attempts = self.reads.planned, self.sources.answers, Needs.WHOLE_ATTEMPTS in self.reads.by_need
-        samples = answers.samples(about.dataset)
-        facts = DatasetFacts.of(answers, about.dataset, self.sources.task(about.dataset))
+        samples, facts = answers.samples(about.dataset), self.sources.facts(about.dataset)
         members: Mapping[str, Any] = strata(samples)
         if isinstance(about, Cell):
             members = {

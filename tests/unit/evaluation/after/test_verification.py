@@ -74,9 +74,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def judged(judge: Judge, test: SelectedTest) -> Record:
     if isinstance(test.about, Cell):
-        return judge.cell(test.about)
+        return judge.run(test.about)
     assert isinstance(test.about, SweepMetric)
-    return judge.sweep(test.about, test.settings)
+    return judge.run(test.about, test.settings)
 
 
 @pytest.fixture

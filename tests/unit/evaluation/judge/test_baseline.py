@@ -16,13 +16,14 @@ from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.prediction import Prediction, Request, Score
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, answered_by
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import load_policy
-from pytest_vlmrobust.store import Evidence
+from pytest_vlmrobust.store import Answer, Evidence
 from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, measure, picture, present, sample, sweep_of
 
 SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
@@ -55,7 +56,7 @@ def judged(world: World, baseline: Path) -> Judge:
 
 
 def test_the_same_answers_lose_nothing(world: World) -> None:
-    record = judged(world, measured(world, "then")).cell(cell("flip_v"))
+    record = judged(world, measured(world, "then")).run(cell("flip_v"))
     assert measure(record, "baseline_drop").value == measure(record, "drop_increase").value == 0.0
     assert (record.broken, record.fixed, record.outcome) == ((), (), Outcome.PASS)
 
@@ -64,7 +65,7 @@ def test_what_broke_and_what_was_fixed_is_named(world: World) -> None:
     world.model.answer = wrong("flip_v", 0)
     then = measured(world, "then")
     world.model.answer, world.model.version = wrong("flip_v", 2, 4), "2"
-    record = judged(world, then).cell(cell("flip_v"))
+    record = judged(world, then).run(cell("flip_v"))
     assert (record.broken, record.fixed) == (("q2", "q4"), ("q0",))
     assert measure(record, "baseline_drop").value == pytest.approx(1 / 6)
     assert (record.outcome, measure(record, "baseline_drop").rule) == (Outcome.FAIL, "loss")
@@ -74,7 +75,7 @@ def test_a_loss_of_the_clean_cell_is_no_growth_of_a_drop(world: World) -> None:
     then = measured(world, "then")
     world.model.version = "2"
     world.model.answer = lambda request: "A" if request.sample_id == "q1" else "B"
-    record = judged(world, then).cell(cell("flip_v"))
+    record = judged(world, then).run(cell("flip_v"))
     assert measure(record, "baseline_drop").value == pytest.approx(1 / 6)
     assert measure(record, "drop_increase").value == 0.0
 
@@ -83,20 +84,20 @@ def test_the_mean_over_settings_is_judged(world: World) -> None:
     then = measured(world, "then")
     world.model.answer, world.model.version = wrong("flip_v", 0, 1, 2), "2"
     settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
-    record = judged(world, then).sweep(sweep_of("mean_baseline_drop"), settings)
+    record = judged(world, then).run(sweep_of("mean_baseline_drop"), settings)
     assert measure(record, "mean_baseline_drop").value == pytest.approx(0.25)
     assert record.outcome is Outcome.FAIL
 
 
 def test_a_setting_that_was_not_measured_then_is_not_applicable(world: World) -> None:
     judge = judged(world, measured(world, "then", ("clean", "no_image", "flip_h")))
-    record = judge.cell(cell("flip_v"))
+    record = judge.run(cell("flip_v"))
     found = measure(record, "baseline_drop")
     assert found.outcome is Outcome.NOT_APPLICABLE
     assert math.isnan(found.value)
     assert "the baseline did not measure data under flip_v" in found.reason
     settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
-    mean = judge.sweep(sweep_of("mean_baseline_drop"), settings)
+    mean = judge.run(sweep_of("mean_baseline_drop"), settings)
     assert mean.outcome is Outcome.NOT_APPLICABLE
     assert "the baseline did not measure flip_v" in mean.reason
 
@@ -117,7 +118,7 @@ def test_other_samples_are_refused(world: World, change: Callable[[list[object]]
     then = measured(world, "then")
     world.samples[:] = change(list(world.samples))  # type: ignore[assignment]
     with pytest.raises(DatasetError, match=f"the baseline cannot be compared on data: .*{words}.*the same --vlm-sample"):
-        judged(world, then).cell(cell("flip_v"))
+        judged(world, then).run(cell("flip_v"))
 
 
 class Elsewhere(MemoryImage):
@@ -146,11 +147,11 @@ def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
     )
     settings = [Setting.parse("flip_v")]
     with pytest.raises(DatasetError, match=words):
-        judge.cell(cell("flip_v"))
+        judge.run(cell("flip_v"))
     with pytest.raises(DatasetError, match=words):
-        judge.cell(cell("clean"))
+        judge.run(cell("clean"))
     with pytest.raises(DatasetError, match=words):
-        judge.sweep(sweep_of("mean_baseline_drop"), settings)
+        judge.run(sweep_of("mean_baseline_drop"), settings)
 
 
 @pytest.mark.parametrize("kind", [Elsewhere, Decoded])
@@ -159,7 +160,7 @@ def test_the_same_pictures_may_lie_elsewhere_or_be_decoded_otherwise(world: Worl
     world.samples[:] = [
         dataclasses.replace(one, images=(kind(picture(number)),), category="renamed") for number, one in enumerate(world.samples)
     ]
-    record = judged(world, then).cell(cell("flip_v"))
+    record = judged(world, then).run(cell("flip_v"))
     assert (measure(record, "baseline_drop").value, record.outcome) == (0.0, Outcome.PASS)
 
 
@@ -192,14 +193,14 @@ def test_a_baseline_that_does_not_say_what_it_showed_is_compared_all_the_same(wo
     world.samples[0] = dataclasses.replace(world.samples[0], images=world.samples[1].images)
     judge = judged(world, then)
     assert present(judge.baseline).without_pictures == ("data",)
-    assert judge.cell(cell("flip_v")).outcome is Outcome.PASS
+    assert judge.run(cell("flip_v")).outcome is Outcome.PASS
 
 
 def test_the_order_of_samples_does_not_matter(world: World) -> None:
     world.model.answer = wrong("flip_v", 0)
     then = measured(world, "then")
     world.samples.reverse()
-    record = judged(world, then).cell(cell("flip_v"))
+    record = judged(world, then).run(cell("flip_v"))
     assert (measure(record, "baseline_drop").value, record.broken, record.fixed) == (0.0, (), ())
 
 
@@ -207,7 +208,7 @@ def test_a_failed_inference_is_neither_broken_nor_fixed(world: World) -> None:
     then = measured(world, "then")
     world.model.version = "2"
     world.model.answer = lambda r: failed_prediction("down") if (r.setting, r.sample_id) == ("flip_v", "q1") else "B"
-    record = judged(world, then).cell(cell("flip_v"))
+    record = judged(world, then).run(cell("flip_v"))
     assert math.isnan(measure(record, "baseline_drop").value)
     assert (record.broken, record.fixed) == ((), ())
 
@@ -247,4 +248,5 @@ def test_the_comparison_is_planned_only_with_a_baseline() -> None:
     ],
 )
 def test_ways_of_answering_choices_that_are_not_compared_have_names_of_their_own(method: str, way: str) -> None:
-    assert answered_by([sample(0)], [Prediction("A", method)]) == {way}
+    answer = Answer("", Prediction("A", method), Score(1.0, "letter", "A", "scored"))
+    assert answered_by(CellResult.of(cell("clean"), [sample(0)], [answer], views=1, places=None, notes={})) == {way}

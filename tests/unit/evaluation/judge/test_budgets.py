@@ -156,7 +156,7 @@ def judged(world: World, policy: Policy, *settings: str, why: str = "") -> list[
     """Asks about some settings and judges the budgets over them."""
     judge = Judge(world.witnessed(f"run{len(world.kept)}"), {"model": policy}, TODAY)
     for setting in settings:
-        judge.cell(cell(setting))
+        judge.run(cell(setting))
     return budget_records(world.kept[-1], {"model": policy}, {"data"}, TODAY, lambda _model, _dataset: why)
 
 

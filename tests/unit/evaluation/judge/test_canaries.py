@@ -60,7 +60,7 @@ def warned(world: World, tmp_path: Path) -> Callable[[Answer, str], list[str]]:
 
 
 def record_of(judge: Judge, setting: str) -> Record:
-    return judge.cell(cell(setting))
+    return judge.run(cell(setting))
 
 
 def test_a_model_that_looks_is_not_warned_of(world: World, warned: Callable[..., list[str]]) -> None:
@@ -404,14 +404,14 @@ def test_a_resolution_that_does_not_reach_the_model(
     world.model.answer = answer
     judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
     settings = [Setting.parse(name) for name in RUNGS]
-    said = warnings_of(judge.sweep(sweep_of("absolute_continuous_error"), settings))
+    said = warnings_of(judge.run(sweep_of("absolute_continuous_error"), settings))
     assert [why in text for text in said] == ([True] if why and count >= FEWEST else [])
-    assert warnings_of(judge.sweep(sweep_of("resolution_accuracy"), settings)) == []
+    assert warnings_of(judge.run(sweep_of("resolution_accuracy"), settings)) == []
 
 
 def test_answers_that_fall_with_the_resolution_are_no_sign(world: World) -> None:
     world.samples = questions()
     world.model.answer = lambda request: "A" if request.setting == "resolution:4" else right(request)
     judge = Judge(world.evaluator(), {"model": world_policy(world)}, date(2026, 6, 1))
-    record = judge.sweep(sweep_of("absolute_continuous_error"), [Setting.parse(name) for name in RUNGS])
+    record = judge.run(sweep_of("absolute_continuous_error"), [Setting.parse(name) for name in RUNGS])
     assert warnings_of(record) == []

@@ -103,7 +103,7 @@ def judge(world: World) -> Judge:
 def test_a_cell_has_the_value_its_parts_and_the_drop_from_clean(world: World) -> None:
     furnish(world)
     world.model.answer = answer
-    clean, mirrored = (judge(world).cell(cell(setting)) for setting in ("clean", "flip_v"))
+    clean, mirrored = (judge(world).run(cell(setting)) for setting in ("clean", "flip_v"))
     assert measured(clean)["corpus_score"] == pytest.approx(1.0)
     assert "corpus_drop" not in measured(clean)
     found = measured(mirrored)  # precision 1, recall 1/2
@@ -116,7 +116,7 @@ def test_of_patches_the_best_one_of_each_sample_counts_by_the_data_sets_own_metr
     furnish(world)
     world.model.answer = answer
     judged = judge(world)
-    record = judged.cell(cell("patches:2"))
+    record = judged.run(cell("patches:2"))
     best = judged.evaluator.result(cell("patches:2")).values
     hits, misses, false_alarms = best[:4].sum(), (1 - best[:4]).sum(), (1 - best[4:]).sum()
     expected = 2 * hits / (2 * hits + misses + false_alarms)
@@ -128,7 +128,7 @@ def test_below_chance_there_is_no_index(world: World) -> None:
     """Whole pictures at 4 of 6 are no better than chance, 1/2, by 2 standard errors: patches that are all right say nothing."""
     furnish(world)
     world.model.answer = lambda request: "Yes" if request.setting == "clean" else answer(dataclasses.replace(request, setting=""))
-    record = judge(world).cell(cell("patches:2"))
+    record = judge(world).run(cell("patches:2"))
     index = measure(record, "corpus_pcri")
     assert math.isnan(index.value)
     assert "the full-image score of 66.7 % is below" in index.reason
@@ -150,21 +150,21 @@ def test_a_missing_answer_leaves_the_value_undefined(world: World, failing: str,
     world.model.answer = lambda request: (
         failed_prediction("down") if request.setting == failing and request.sample_id in {"q0", "q1"} else answer(request)
     )
-    record = judge(world).cell(cell(asked))
+    record = judge(world).run(cell(asked))
     assert [math.isnan(measure(record, metric).value) for metric in metrics] == [True] * len(metrics)
     assert not [name for name in measured(record) if name.startswith("corpus_score.") and asked == failing]
 
 
 def test_a_mean_of_scores_is_not_said_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryDataset, "corpus_metric", "accuracy", raising=False)
-    assert measured(judge(world).cell(cell("flip_v"))) == {}
+    assert measured(judge(world).run(cell("flip_v"))) == {}
 
 
 def test_values_drops_and_indices_have_intervals(world: World) -> None:
     furnish(world)
     world.model.answer = answer
     judged = judge(world)
-    mirrored, patched = judged.cell(cell("flip_v")), judged.cell(cell("patches:2"))
+    mirrored, patched = judged.run(cell("flip_v")), judged.run(cell("patches:2"))
     named = ((mirrored, "corpus_score"), (mirrored, "corpus_drop"), (patched, "corpus_pcri"))
     for record, metric in named:
         found = measure(record, metric)
@@ -177,7 +177,7 @@ def test_values_drops_and_indices_have_intervals(world: World) -> None:
 def test_equal_answers_drop_nothing_but_show_little_on_six_samples(world: World) -> None:
     furnish(world)
     world.model.answer = lambda request: answer(dataclasses.replace(request, setting="clean"))
-    drop = measure(judge(world).cell(cell("flip_v")), "corpus_drop")
+    drop = measure(judge(world).run(cell("flip_v")), "corpus_drop")
     assert drop.value == 0.0
     assert drop.low < -0.2
     assert drop.high > 0.2
@@ -196,7 +196,7 @@ def test_pairing_makes_the_interval_of_a_drop_narrow(world: World) -> None:
             return "Yes" if (number % 2 == 1) is (number not in wrong.get(request.setting, ())) else "No"
 
         world.model.answer, world.model.version = said, str(shift)
-        drop = measure(judge(world).cell(cell("flip_v")), "corpus_drop")
+        drop = measure(judge(world).run(cell("flip_v")), "corpus_drop")
         assert drop.value == pytest.approx(0.0, abs=1e-9)
         widths.append(drop.high - drop.low)
     assert widths[0] < 0.5 * widths[1]
@@ -207,7 +207,7 @@ def test_rules_judge_the_interval(world: World, tmp_path: Path) -> None:
     world.model.answer = answer
     (tmp_path / "p.yaml").write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_score, min: 10%}\n", "utf-8")
     policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
-    found = measure(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).cell(cell("clean")), "corpus_score")
+    found = measure(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).run(cell("clean")), "corpus_score")
     assert (found.outcome, found.target) == (Outcome.PASS, "population")
 
 
@@ -215,6 +215,6 @@ def test_a_metric_of_the_users_own_has_no_interval(world: World, monkeypatch: py
     monkeypatch.setattr(MemoryDataset, "corpus_metric", "of_the_user", raising=False)
     monkeypatch.setitem(CORPUS_METRICS._things, "of_the_user", lambda answers: (len(answers) / 10, {}))
     furnish(world)
-    found = measure(judge(world).cell(cell("flip_v")), "corpus_score")
+    found = measure(judge(world).run(cell("flip_v")), "corpus_score")
     assert found.value == pytest.approx(0.6)
     assert math.isnan(found.low)

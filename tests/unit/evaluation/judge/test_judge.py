@@ -54,7 +54,7 @@ DROP = "{id: drop, metric: accuracy_drop, max: 20pp}"
 
 def test_a_cell_that_keeps_its_bound(world: World, judge: Made) -> None:
     world.model.answer = answers(no_image=range(6), flip_v=[3])
-    record = judge(DROP).cell(cell("flip_v"))
+    record = judge(DROP).run(cell("flip_v"))
     assert (record.test, record.id, record.setting, record.family, record.level) == (
         "cell",
         "model-data-flip_v",
@@ -75,7 +75,7 @@ def test_a_cell_that_keeps_its_bound(world: World, judge: Made) -> None:
 
 def test_a_broken_bound_says_by_how_much(world: World, judge: Made) -> None:
     world.model.answer = answers(flip_v=[1, 2, 3])
-    record = judge(DROP).cell(cell("flip_v"))
+    record = judge(DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     assert record.reason == "accuracy_drop 50.0 pp > 20 pp (rule drop, policy.yaml:3)"
 
@@ -85,10 +85,10 @@ def test_levels_and_families_reach_the_rules(judge: Made) -> None:
         "{id: low, metric: accuracy_drop, where: {level: low}, max: 1pp}",
         "{id: blur, metric: accuracy, where: {family: blur}, min: 1%}",
     )
-    record = judge(*rules).cell(cell("gaussian_blur:low"))
+    record = judge(*rules).run(cell("gaussian_blur:low"))
     assert (record.family, record.level) == ("blur", "low")
     assert {one.rule for one in record.measures if one.rule} == {"low", "blur"}
-    assert judge(*rules).cell(cell("fog:mid")).outcome is Outcome.MEASURED
+    assert judge(*rules).run(cell("fog:mid")).outcome is Outcome.MEASURED
 
 
 CLEAN_CONFIDENCE = ("expected_calibration_error", "brier_score", "area_under_risk_coverage", "coverage_at_90_precision")
@@ -97,20 +97,20 @@ CLEAN_CONFIDENCE = ("expected_calibration_error", "brier_score", "area_under_ris
 @pytest.mark.parametrize("setting", ["clean", "no_image"])
 def test_a_baseline_is_measured_by_its_accuracy_and_by_what_pictures_add(world: World, judge: Made, setting: str) -> None:
     world.model.answer = answers(no_image=range(6))
-    record = judge(DROP, "{id: bad, metric: accuracy_drop, where: {category: even}, max: 5pp}").cell(cell(setting))
+    record = judge(DROP, "{id: bad, metric: accuracy_drop, where: {category: even}, max: 5pp}").run(cell(setting))
     of_letters = CLEAN_CONFIDENCE if setting == "clean" else ()
     assert [one.metric for one in record.measures] == ["accuracy", *of_letters, "gain_over_blind"]
     assert record.outcome is Outcome.MEASURED
 
 
 def test_without_a_rule_nothing_passes(judge: Made) -> None:
-    record = judge("{id: other, metric: worst_case_drop, max: 5pp}").cell(cell("flip_v"))
+    record = judge("{id: other, metric: worst_case_drop, max: 5pp}").run(cell("flip_v"))
     assert record.outcome is Outcome.MEASURED
     assert "no rule applies" in record.reason
 
 
 def test_a_value_has_the_unit_of_its_bound_else_that_of_its_metric(judge: Made) -> None:
-    record = judge("{id: plain, metric: accuracy, min: 0.0}").cell(cell("flip_v"))
+    record = judge("{id: plain, metric: accuracy, min: 0.0}").run(cell("flip_v"))
     assert {
         one.metric: one.unit for one in record.measures if one.metric in ("accuracy", "accuracy_drop", "harmful_flip_rate")
     } == {
@@ -124,7 +124,7 @@ def test_a_value_has_the_unit_of_its_bound_else_that_of_its_metric(judge: Made) 
 def test_an_undefined_value_never_passes(world: World, judge: Made) -> None:
     """Without any benefit of seeing, the relative error has no meaning."""
     rule = "{id: r, metric: relative_corruption_error, max: 100%}"
-    record = judge(rule).cell(cell("flip_v"))
+    record = judge(rule).run(cell("flip_v"))
     value = measure(record, "relative_corruption_error")
     assert math.isnan(value.value)
     assert record.outcome in (Outcome.NOT_APPLICABLE, Outcome.INCONCLUSIVE)
@@ -135,7 +135,7 @@ def test_an_undefined_value_never_passes(world: World, judge: Made) -> None:
 def test_failed_inferences_never_pass(world: World, judge: Made) -> None:
     world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
     generous = "budgets: {max_error_rate: 50%}\n"
-    record = judge(DROP, more=generous).cell(cell("flip_v"))
+    record = judge(DROP, more=generous).run(cell("flip_v"))
     assert math.isnan(measure(record, "accuracy_drop").value)
     assert record.outcome is Outcome.INCONCLUSIVE
     assert (record.n, record.n_errors) == (5, 1)
@@ -145,7 +145,7 @@ def test_failed_inferences_never_pass(world: World, judge: Made) -> None:
 
 def test_the_error_budget_is_an_error_of_the_gate(world: World, judge: Made) -> None:
     world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
-    record = judge(DROP).cell(cell("flip_v"))
+    record = judge(DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.ERROR
     rate = measure(record, "error_rate")
     assert rate.value == pytest.approx(1 / 6)
@@ -155,7 +155,7 @@ def test_the_error_budget_is_an_error_of_the_gate(world: World, judge: Made) -> 
 
 def test_the_budget_of_unreadable_answers_is_a_failure_of_the_model(world: World, judge: Made) -> None:
     world.model.answer = lambda request: "B" if request.sample_id == "q2" else "Hm."
-    record = judge("{id: drop, metric: accuracy_drop, max: 100pp}").cell(cell("flip_v"))
+    record = judge("{id: drop, metric: accuracy_drop, max: 100pp}").run(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     rate = measure(record, "unparsed_rate")
     assert rate.value == pytest.approx(5 / 6)
@@ -166,13 +166,13 @@ def test_the_budget_of_unreadable_answers_is_a_failure_of_the_model(world: World
 
 def test_one_unreadable_answer_of_a_cell_shows_nothing(world: World, judge: Made) -> None:
     world.model.answer = lambda request: "Hm." if request.sample_id == "q2" else "B"
-    record = judge("{id: drop, metric: accuracy_drop, max: 90pp}").cell(cell("flip_v"))
+    record = judge("{id: drop, metric: accuracy_drop, max: 90pp}").run(cell("flip_v"))
     assert (record.outcome, record.n_unparsed) == (Outcome.PASS, 1)
 
 
 def test_when_no_inference_worked_nothing_was_measured(world: World, judge: Made) -> None:
     world.model.answer = lambda _request: failed_prediction("down")
-    record = judge(DROP).cell(cell("flip_v"))
+    record = judge(DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.ERROR
     assert "no sample was scored" in record.reason
 
@@ -180,8 +180,8 @@ def test_when_no_inference_worked_nothing_was_measured(world: World, judge: Made
 def test_newly_wrong_samples_are_named_first_ones_only(world: World, judge: Made) -> None:
     world.samples = [sample(i) for i in range(8)]
     world.model.answer = answers(clean=[0], flip_v=range(8))
-    assert judge(DROP).cell(cell("flip_v")).worst == ("q1", "q2", "q3", "q4", "q5")
-    assert judge(DROP).cell(cell("clean")).worst == ()
+    assert judge(DROP).run(cell("flip_v")).worst == ("q1", "q2", "q3", "q4", "q5")
+    assert judge(DROP).run(cell("clean")).worst == ()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_label_preserving_drop_leaves_changed_answers_out(world: World, judg
     for i in (0, 1):
         world.samples[i] = dataclasses.replace(world.samples[i], changed_by=frozenset({changed_by}))
     world.model.answer = answers(**{setting: [0, 1, 2]})
-    record = judge(DROP, "{id: kept, metric: label_preserving_drop, max: 30pp}").cell(cell(setting))
+    record = judge(DROP, "{id: kept, metric: label_preserving_drop, max: 30pp}").run(cell(setting))
     assert measure(record, "accuracy_drop").value == pytest.approx(3 / 6)
     kept = measure(record, "label_preserving_drop")
     assert kept.value == pytest.approx(1 / 4)
@@ -210,7 +210,7 @@ def test_questions_about_words_too_small_to_read_are_left_out_by_the_height_of_t
     right = {one.id: str(one.target) for one in world.samples}
     lost = {(name, setting) for name in small}
     world.model.answer = lambda asked: "?" if (asked.sample_id, asked.setting) in lost else right[asked.sample_id]
-    record = judge(DROP).cell(cell(setting))
+    record = judge(DROP).run(cell(setting))
     assert measure(record, "accuracy_drop").value == pytest.approx(len(small) / len(right))
     kept = measure(record, "label_preserving_drop")
     assert (kept.n, kept.value) == (len(right) - len(small), 0.0)
@@ -219,13 +219,13 @@ def test_questions_about_words_too_small_to_read_are_left_out_by_the_height_of_t
 def test_where_every_answer_stays_right_there_is_no_second_drop(world: World, judge: Made) -> None:
     world.samples = [dataclasses.replace(one, changed_by=frozenset({"left_right", "hue_shift:high"})) for one in world.samples]
     for name in ("invert", "hue_shift:low", "clean", "no_image"):
-        metrics = {one.metric for one in judge(DROP).cell(cell(name)).measures}
+        metrics = {one.metric for one in judge(DROP).run(cell(name)).measures}
         assert "label_preserving_drop" not in metrics
 
 
 def test_where_every_answer_changes_the_drop_does_not_apply(world: World, judge: Made) -> None:
     world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h"})) for one in world.samples]
-    record = judge("{id: kept, metric: label_preserving_drop, max: 30pp}").cell(cell("flip_h"))
+    record = judge("{id: kept, metric: label_preserving_drop, max: 30pp}").run(cell("flip_h"))
     kept = measure(record, "label_preserving_drop")
     assert math.isnan(kept.value)
     assert (kept.n, kept.outcome) == (0, Outcome.NOT_APPLICABLE)
@@ -234,7 +234,7 @@ def test_where_every_answer_changes_the_drop_does_not_apply(world: World, judge:
 
 def test_categories_are_judged_where_a_rule_is_about_them(world: World, judge: Made) -> None:
     world.model.answer = answers(flip_v=[1, 3])
-    record = judge(DROP.replace("20pp", "40pp"), "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").cell(
+    record = judge(DROP.replace("20pp", "40pp"), "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").run(
         cell("flip_v")
     )
     assert record.outcome is Outcome.FAIL
@@ -249,14 +249,14 @@ def test_categories_are_judged_where_a_rule_is_about_them(world: World, judge: M
 def test_a_category_has_a_label_preserving_drop_of_its_own(world: World, judge: Made) -> None:
     world.samples[1] = dataclasses.replace(world.samples[1], changed_by=frozenset({"flip_v"}))
     world.model.answer = answers(flip_v=[1])
-    record = judge("{id: odd, metric: label_preserving_drop, where: {category: odd}, max: 5pp}").cell(cell("flip_v"))
+    record = judge("{id: odd, metric: label_preserving_drop, where: {category: odd}, max: 5pp}").run(cell("flip_v"))
     odd = measure(record, "label_preserving_drop", "odd")
     assert (odd.value, odd.n, odd.outcome) == (0.0, 2, Outcome.PASS)
 
 
 def test_samples_without_a_category_are_in_none(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], category="")
-    record = judge(DROP, "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").cell(cell("flip_v"))
+    record = judge(DROP, "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").run(cell("flip_v"))
     assert sorted((one.metric, one.category) for one in record.measures if one.rule) == [
         ("accuracy_drop", ""),
         ("accuracy_drop", "odd"),
@@ -269,17 +269,17 @@ def test_a_waived_breach(world: World, judge: Made) -> None:
         "waivers:\n  - {id: W1, owner: jo, reason: known, expires: 2026-06-01, metric: accuracy_drop, "
         "where: {setting: flip_v}, cap: 60pp}\n"
     )
-    record = judge(DROP, more=waiver).cell(cell("flip_v"))
+    record = judge(DROP, more=waiver).run(cell("flip_v"))
     assert record.outcome is Outcome.WAIVED
     assert measure(record, "accuracy_drop").waiver == "W1"
-    late = dataclasses.replace(judge(DROP, more=waiver), today=date(2026, 6, 2)).cell(cell("flip_v"))
+    late = dataclasses.replace(judge(DROP, more=waiver), today=date(2026, 6, 2)).run(cell("flip_v"))
     assert late.outcome is Outcome.FAIL
     assert "expired on 2026-06-01" in late.reason
 
 
 def test_a_sweep(world: World, judge: Made) -> None:
     world.model.answer = answers(flip_h=[0], flip_v=[1, 2], no_image=range(6))
-    record = judge("{id: worst, metric: worst_case_drop, max: 20pp}").sweep(
+    record = judge("{id: worst, metric: worst_case_drop, max: 20pp}").run(
         sweep_of("worst_case_drop"), [Setting.parse("clean"), *FLIPS]
     )
     assert (record.test, record.id, record.metric, record.setting) == (
@@ -305,26 +305,26 @@ def test_a_sweep_with_failed_inferences_never_passes(world: World, judge: Made) 
     )
     rule = "{id: worst, metric: worst_case_drop, max: 90pp}"
     about = sweep_of("worst_case_drop")
-    record = judge(rule).sweep(about, FLIPS)
+    record = judge(rule).run(about, FLIPS)
     assert record.outcome is Outcome.ERROR
     assert record.n_errors == 1
-    generous = judge(rule, more="budgets: {max_error_rate: 50%}\n").sweep(about, FLIPS)
+    generous = judge(rule, more="budgets: {max_error_rate: 50%}\n").run(about, FLIPS)
     assert generous.outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_sweep_and_its_cells_share_their_answers(world: World, judge: Made) -> None:
     made = judge(DROP)
-    first = made.sweep(sweep_of("worst_case_drop"), FLIPS)
+    first = made.run(sweep_of("worst_case_drop"), FLIPS)
     assert first.n_inferred == 6 * 4  # clean, no_image and the two settings
     for setting in FLIPS:
-        assert made.cell(cell(str(setting))).n_inferred == 0
+        assert made.run(cell(str(setting))).n_inferred == 0
 
 
 def test_inferences_are_counted_where_they_were_made(judge: Made) -> None:
     made = judge(DROP)
-    assert made.cell(cell("flip_h")).n_inferred == 6 * 3  # it needs clean and no_image as well
-    assert made.cell(cell("clean")).n_inferred == 0
-    again = judge(DROP).cell(cell("flip_h"))
+    assert made.run(cell("flip_h")).n_inferred == 6 * 3  # it needs clean and no_image as well
+    assert made.run(cell("clean")).n_inferred == 0
+    again = judge(DROP).run(cell("flip_h"))
     assert (again.n_inferred, again.n_recalled) == (0, 6 * 3)
 
 
@@ -334,14 +334,14 @@ def test_each_model_is_judged_by_its_own_policy(world: World, judge: Made) -> No
     strict, loose = judge(DROP), judge("{id: drop, metric: accuracy_drop, max: 90pp}")
     policies: dict[str, Policy] = {"model": strict.policies["model"], "other": loose.policies["other"]}
     both = Judge(world.evaluator(), policies, TODAY)
-    first, second = (both.cell(cell("flip_v", model)) for model in ("model", "other"))
+    first, second = (both.run(cell("flip_v", model)) for model in ("model", "other"))
     assert (first.outcome, second.outcome) == (Outcome.FAIL, Outcome.PASS)
     assert first.policy_sha256 != second.policy_sha256
 
 
 def test_records_are_json(world: World, judge: Made) -> None:
     world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
-    record = judge(DROP).cell(cell("flip_v"))
+    record = judge(DROP).run(cell("flip_v"))
     read = Record.from_json(record.to_json())
     assert read.to_json() == record.to_json()
     assert all(type(one.value) is float for one in record.measures)
@@ -349,7 +349,7 @@ def test_records_are_json(world: World, judge: Made) -> None:
 
 def test_what_a_setting_could_not_do_is_told_step_by_step_also_when_recalled(world: World, judge: Made) -> None:
     world.samples[0] = sample(0, images=(MemoryImage(np.zeros((40, 400, 3), np.uint8)),))
-    inferred, recalled = [judge(DROP).cell(cell("resolution:24+pad_zero:112")) for _ in range(2)]
+    inferred, recalled = [judge(DROP).run(cell("resolution:24+pad_zero:112")) for _ in range(2)]
     assert inferred.notes == (
         "5 of 6 samples, such as q1: resolution:24: the long edge has 16 pixels, fewer than 24: left as it is",
     )
@@ -359,7 +359,7 @@ def test_what_a_setting_could_not_do_is_told_step_by_step_also_when_recalled(wor
 
 def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(world: World, judge: Made) -> None:
     world.model.answer = answers(flip_v=[3])
-    record = judge(DROP, judge="interval").cell(cell("flip_v"))
+    record = judge(DROP, judge="interval").run(cell("flip_v"))
     drop = measure(record, "accuracy_drop")
     assert (record.outcome, drop.target) == (Outcome.INCONCLUSIVE, "population")
     least, most = drop.samples_needed_least, drop.samples_needed
@@ -371,7 +371,7 @@ def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(wo
 
 
 def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World, judge: Made) -> None:
-    record = judge(DROP).cell(cell("flip_v"))
+    record = judge(DROP).run(cell("flip_v"))
     tests = metric_keys(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
     assert {one.metric for one in record.measures} == {test.metric for test in tests}
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
@@ -384,7 +384,7 @@ def test_an_attack_on_the_image_is_not_judged_without_the_image(world: World, ju
     world.samples = [dataclasses.replace(one, target_of_attack="B") for one in world.samples]
     world.model.answer = lambda request: "A" if request.images else "B"
     attacked = "{id: attacked, metric: attack_rate, max: 15%}"
-    blind, seen = (judge(attacked).cell(cell(setting)) for setting in ("no_image", "flip_v"))
+    blind, seen = (judge(attacked).run(cell(setting)) for setting in ("no_image", "flip_v"))
     assert blind.outcome is not Outcome.FAIL
     assert "attack_rate" not in {one.metric for one in blind.measures}
     assert measure(seen, "attack_rate").value == 0.0
@@ -399,7 +399,7 @@ def test_the_worst_category_is_found_and_small_categories_are_named(world: World
     world.samples = [sample(number, category=name) for number, name in enumerate(names)]
     lost = range(45, 63)  # half of "count", and all of "colour", which is too small to be compared
     world.model.answer = answers(flip_h=lost, flip_v=lost)
-    record = judge(WORST_CATEGORY).sweep(sweep_of("worst_category_drop"), FLIPS)
+    record = judge(WORST_CATEGORY).run(sweep_of("worst_category_drop"), FLIPS)
     found = measure(record, "worst_category_drop")
     assert (found.outcome, found.value) == (Outcome.FAIL, 0.5)
     small = "left out, with fewer than 30 source images: colour (3)"
@@ -411,13 +411,13 @@ def test_without_categories_the_worst_one_does_not_apply_and_nothing_is_asked(
     world: World, judge: Made, names: list[str]
 ) -> None:
     world.samples = [sample(number, category=name) for number, name in enumerate(names)]
-    record = judge(WORST_CATEGORY).sweep(sweep_of("worst_category_drop"), FLIPS)
+    record = judge(WORST_CATEGORY).run(sweep_of("worst_category_drop"), FLIPS)
     assert math.isnan(measure(record, "worst_category_drop").value)
     assert "fewer than two categories of 30 or more source images are known" in record.reason
     assert record.outcome in {Outcome.MEASURED, Outcome.NOT_APPLICABLE}  # the rule says: warn
     assert {request.setting for request in world.model.asked} <= {"clean", "no_image"}
     strict = judge(WORST_CATEGORY.replace("warn", "inconclusive"))
-    assert strict.sweep(sweep_of("worst_category_drop"), FLIPS).outcome is Outcome.NOT_APPLICABLE
+    assert strict.run(sweep_of("worst_category_drop"), FLIPS).outcome is Outcome.NOT_APPLICABLE
 
 
 def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge: Made) -> None:
@@ -426,7 +426,7 @@ def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
     world.samples[1] = dataclasses.replace(world.samples[1], changed_by=frozenset({"flip_h"}))
     world.model.answer = answers(flip_h=[0], flip_v=[0, 1], invert=[1])
-    record = judge(ALWAYS_LOST).sweep(sweep_of("always_lost_rate"), settings)
+    record = judge(ALWAYS_LOST).run(sweep_of("always_lost_rate"), settings)
     assert measure(record, "always_lost_rate").value == pytest.approx(1 / 6)
     assert record.notes == ("left out 3 of 18 answers that a setting changes", "1 of 6 samples are always lost")
 
@@ -434,13 +434,13 @@ def test_hidden_losses_are_read_from_answers_that_stay_right(world: World, judge
 def test_a_sample_whose_answer_every_setting_changes_is_left_out(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
     world.model.answer = answers(flip_h=[0, 1], flip_v=[0, 1])
-    record = judge(ALWAYS_LOST).sweep(sweep_of("always_lost_rate"), FLIPS)
+    record = judge(ALWAYS_LOST).run(sweep_of("always_lost_rate"), FLIPS)
     found = measure(record, "always_lost_rate")
     assert found.n == 5
     assert found.value == pytest.approx(1 / 5)
     assert "left out 2 of 12 answers that a setting changes, all of them for 1 of 6 samples" in record.notes
     world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h", "flip_v"})) for one in world.samples]
-    nothing = judge(ALWAYS_LOST).sweep(sweep_of("always_lost_rate"), FLIPS)
+    nothing = judge(ALWAYS_LOST).run(sweep_of("always_lost_rate"), FLIPS)
     assert nothing.outcome is Outcome.NOT_APPLICABLE
     assert "change the answer of every sample" in nothing.reason
 
@@ -449,6 +449,6 @@ def test_a_failed_inference_stays_missing_where_a_setting_changes_the_answer(wor
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h"}))
     world.model.answer = lambda asked: failed_prediction("down") if (asked.sample_id, asked.setting) == ("q0", "flip_h") else "B"
     made = judge(ALWAYS_LOST, more="budgets: {max_error_rate: 50%}\n")
-    record = made.sweep(sweep_of("always_lost_rate"), FLIPS)
+    record = made.run(sweep_of("always_lost_rate"), FLIPS)
     assert math.isnan(measure(record, "always_lost_rate").value)
     assert record.outcome is Outcome.INCONCLUSIVE

@@ -185,23 +185,23 @@ class Run:
         """Yields every test, cells with and without an earlier run and with further attempts."""
         plain = self.judge(Policy())
         for about in self.cells:
-            yield Judged(about, self.planned(about), plain.cell(about))
+            yield Judged(about, self.planned(about), plain.run(about))
         for sweep, settings in self.sweeps:
             if quantity(sweep.metric).facts.suite != BASELINE:
-                yield Judged(sweep, self.planned(sweep), plain.sweep(sweep, settings))
+                yield Judged(sweep, self.planned(sweep), plain.run(sweep, settings))
         for name in metrics.FAMILY_METRICS:
             family = FamilyMetric("kin", "words.matching", name)
-            yield Judged(family, self.planned(family), plain.family(family, [Setting.parse("clean")]))
+            yield Judged(family, self.planned(family), plain.run(family, [Setting.parse("clean")]))
         with_attempts = self.judge(Policy(), attempts=True)
         for about in self.cells:
             if about.setting.name == "patches":
-                yield Judged(about, self.planned(about, attempts=True), with_attempts.cell(about))
+                yield Judged(about, self.planned(about, attempts=True), with_attempts.run(about))
         since = self.judge(Policy(), Baseline.open(self.directory / "run"))
         for about in self.cells:
-            yield Judged(about, self.planned(about, baseline=True), since.cell(about))
+            yield Judged(about, self.planned(about, baseline=True), since.run(about))
         for sweep, settings in self.sweeps:
             if quantity(sweep.metric).facts.suite == BASELINE:
-                yield Judged(sweep, self.planned(sweep, baseline=True), since.sweep(sweep, settings))
+                yield Judged(sweep, self.planned(sweep, baseline=True), since.run(sweep, settings))
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(r
     seen = set()
     for about in (about for about in run.cells if about.dataset in {"shapes", "published"}):
         asked = run.asked(about.dataset)
-        samples, record = run.counted(about), judge.cell(about)
+        samples, record = run.counted(about), judge.run(about)
         for category in {sample.category for sample in samples}:
             part = DatasetFacts(asked.task, asked.corpus_metric, [sample for sample in samples if sample.category == category])
             test = PlannedTest(about, part, attempts=about.setting.name == "patches")

@@ -136,12 +136,12 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Labo
 
 
 def cell(judge: Judge, task: str, setting: str = "clean") -> Record:
-    return judge.cell(Cell("model", f"faces_160.{task}", Setting.parse(setting)))
+    return judge.run(Cell("model", f"faces_160.{task}", Setting.parse(setting)))
 
 
 def summary(judge: Judge, task: str, metric: str, settings: tuple[Setting, ...] = BLURS) -> Record:
     split = "clean" if settings == CLEAN else SPLIT
-    return judge.sweep(SweepMetric("model", f"faces_160.{task}", metric, split), settings)
+    return judge.run(SweepMetric("model", f"faces_160.{task}", metric, split), settings)
 
 
 def measured(record: Record, metric: str = "") -> Measure:
@@ -195,10 +195,10 @@ def test_a_drop_far_from_its_bound_is_decided_by_a_part_of_the_pairs(laboratory:
         return wrong(sample) if is_perturbed(setting) and sample.id in lost else right(sample)
 
     judge = laboratory.judge(answer)
-    record = judge.sweep(about, settings)
+    record = judge.run(about, settings)
     assert record.outcome is outcome
     assert record.n_requested < record.n_samples == 24 * len(settings) == 360
-    full = judge.in_full().sweep(about, settings)
+    full = judge.in_full().run(about, settings)
     assert full.outcome is outcome
     assert measured(full).value == pytest.approx(0.25, abs=0.01)  # one setting may leave a picture as it is
 
@@ -452,7 +452,7 @@ def sizes(laboratory: Laboratory, small: Answer, large: Answer) -> Judge:
 
 
 def of_family(judge: Judge, metric: str) -> Record:
-    return judge.family(FamilyMetric("oracle", "faces_160.matching", metric, SPLIT), BLURS)
+    return judge.run(FamilyMetric("oracle", "faces_160.matching", metric, SPLIT), BLURS)
 
 
 def test_what_size_gains_is_found(laboratory: Laboratory) -> None:

@@ -80,7 +80,7 @@ def test_a_rule_that_bounds_what_they_are_needed_for_asks_for_them(tmp_path: Pat
 
 def test_they_are_compared_with_and_cost_one_inference_less_than_patches(world: World) -> None:
     world.model.answer = right
-    record = judge(world, attempts=True).cell(PATCHES)
+    record = judge(world, attempts=True).run(PATCHES)
     assert value(record, "pcri_matched") == 0.0
     asked = [request.setting for request in world.model.asked]
     assert {name: asked.count(name) for name in sorted(set(asked))} == {
@@ -92,7 +92,7 @@ def test_they_are_compared_with_and_cost_one_inference_less_than_patches(world: 
 
 
 def test_without_being_asked_for_they_are_not_made(world: World) -> None:
-    record = judge(world).cell(PATCHES)
+    record = judge(world).run(PATCHES)
     assert "pcri_matched" not in {one.metric for one in record.measures}
     assert "attempts:2" not in {request.setting for request in world.model.asked}
 
@@ -100,7 +100,7 @@ def test_without_being_asked_for_they_are_not_made(world: World) -> None:
 @pytest.mark.parametrize("attempts", [False, True])
 def test_what_is_planned_is_what_is_measured(world: World, *, attempts: bool) -> None:
     world.model.answer = right
-    record = judge(world, attempts=attempts).cell(PATCHES)
+    record = judge(world, attempts=attempts).run(PATCHES)
     planned = [test.metric for test in metric_keys(PATCHES, attempts=attempts)]
     assert ("pcri_matched" in planned) is attempts
     measured = [one.metric for one in record.measures]
@@ -111,15 +111,15 @@ def test_what_is_planned_is_what_is_measured(world: World, *, attempts: bool) ->
 
 def test_stopping_changes_their_number_and_not_the_index(world: World) -> None:
     world.model.answer = lucky
-    full = judge(world, attempts=True).cell(PATCHES)
-    stopped = judge(world, attempts=True, stop=True).cell(PATCHES)
+    full = judge(world, attempts=True).run(PATCHES)
+    stopped = judge(world, attempts=True, stop=True).run(PATCHES)
     assert value(full, "pcri_matched") == value(stopped, "pcri_matched") or np.isnan(value(full, "pcri_matched"))
     assert any("attempts after a right one were not asked for" in note for note in stopped.notes)
 
 
 def test_a_note_says_whether_attempts_vary_as_answers_to_patches_do(world: World) -> None:
     world.model.answer = right
-    steady = judge(world, attempts=True).cell(PATCHES)
+    steady = judge(world, attempts=True).run(PATCHES)
     assert (
         "attempts:2: the score of 0 of 6 samples differs between attempts at the whole image: pcri_matched equals pcri here, "
         "and may be below 0 only because answers to patches differ by luck" in steady.notes
@@ -131,7 +131,7 @@ def test_failures_among_them_count_in_the_budget(world: World) -> None:
     from pytest_vlmrobust.core.decision import Outcome
 
     world.model.answer = lambda request: failed_prediction("down") if request.setting == "attempts:2" else right(request)
-    record = judge(world, attempts=True).cell(PATCHES)
+    record = judge(world, attempts=True).run(PATCHES)
     assert record.outcome is Outcome.ERROR
     assert np.isnan(value(record, "pcri_matched"))
     assert value(record, "pcri") == 0.0

@@ -265,7 +265,7 @@ def test_without_what_the_pictures_were_there_is_no_order() -> None:
 
 def test_a_cell_passes_from_a_part_of_its_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {})
-    record = adaptive(answers, DROP).cell(cell("flip_v"))
+    record = adaptive(answers, DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     assert FIRST <= record.n_requested == len(answers.asked["flip_v"]) < N / 4
     assert answers.asked["flip_v"] == set(asking_order(N)[: record.n_requested])
@@ -277,7 +277,7 @@ def test_a_cell_passes_from_a_part_of_its_samples(adaptive: Made) -> None:
 
 
 def test_a_cell_fails_from_a_part_of_its_samples(adaptive: Made) -> None:
-    record = adaptive(Answers(RIGHT, {"flip_v": WRONG}), DROP).cell(cell("flip_v"))
+    record = adaptive(Answers(RIGHT, {"flip_v": WRONG}), DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     assert record.n_requested < N / 10
     assert record.reason.startswith("accuracy_drop is not <= 20 pp: shown at a risk of 0.05")
@@ -290,7 +290,7 @@ def test_next_to_the_bound_all_samples_are_asked_and_the_verdict_is_theirs(adapt
     shuffled = np.empty(N)
     shuffled[list(asking_order(N))] = scores  # wrong answers are spread evenly over the order
     judge = adaptive(Answers(RIGHT, {"flip_v": shuffled.tolist()}), DROP)
-    record, full = judge.cell(cell("flip_v")), judge.in_full().cell(cell("flip_v"))
+    record, full = judge.run(cell("flip_v")), judge.in_full().run(cell("flip_v"))
     assert record.outcome is full.outcome is (Outcome.PASS if wrong <= 40 else Outcome.FAIL)
     assert record.n_requested > 0.75 * N
 
@@ -342,7 +342,7 @@ def test_graded_answers_after_binary_ones_decide_nothing_that_they_could_undo() 
 
 def test_graded_clean_scores_are_audited_as_graded(adaptive: Made) -> None:
     clean = [0.3, 0.6, 0.9, 1.0] * 50
-    record = adaptive(Answers(clean, {"flip_v": clean}), DROP).cell(cell("flip_v"))
+    record = adaptive(Answers(clean, {"flip_v": clean}), DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     assert record.n_requested < N / 2
 
@@ -351,10 +351,10 @@ def test_a_failed_inference_leaves_no_verdict_to_a_part(adaptive: Made) -> None:
     scores = np.ones(N)
     scores[asking_order(N)[2]] = np.nan
     judge = adaptive(Answers(RIGHT, {"flip_v": scores.tolist()}), DROP)
-    record = judge.cell(cell("flip_v"))
+    record = judge.run(cell("flip_v"))
     assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
     sweep = sweep_of("worst_case_drop")
-    worst = adaptive(judge.evaluator, "{id: w, metric: worst_case_drop, max: 20pp}").sweep(sweep, SETTINGS)
+    worst = adaptive(judge.evaluator, "{id: w, metric: worst_case_drop, max: 20pp}").run(sweep, SETTINGS)
     assert worst.outcome is Outcome.INCONCLUSIVE
 
 
@@ -364,12 +364,12 @@ def test_missing_scores_of_unchanged_samples_leave_no_verdict_to_a_part(adaptive
     missing[asking_order(N)[-1]] = math.nan
     answers = Answers(RIGHT, {reference: missing.tolist()})
     metric = "accuracy_drop" if reference == "clean" else "relative_corruption_error"
-    record = adaptive(answers, f"{{id: r, metric: {metric}, max: 90%}}").cell(cell("flip_v"))
+    record = adaptive(answers, f"{{id: r, metric: {metric}, max: 90%}}").run(cell("flip_v"))
     assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
     summary = "mean_drop" if reference == "clean" else "mean_relative_corruption_error"
     judge = adaptive(answers, f"{{id: w, metric: {summary}, max: 90%}}")
-    assert judge.sweep(sweep_of(summary), SETTINGS).outcome is Outcome.INCONCLUSIVE
-    of_answers = adaptive(answers, "{id: a, metric: answer_change_rate, max: 50%}").cell(cell("flip_v"))
+    assert judge.run(sweep_of(summary), SETTINGS).outcome is Outcome.INCONCLUSIVE
+    of_answers = adaptive(answers, "{id: a, metric: answer_change_rate, max: 50%}").run(cell("flip_v"))
     assert of_answers.n_requested == N
     assert of_answers.outcome is (Outcome.INCONCLUSIVE if reference == "clean" else Outcome.PASS)
 
@@ -383,12 +383,12 @@ def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: M
     scores[place] = math.nan
     answers = Answers(RIGHT, {str(SETTINGS[setting]): scores.tolist()})
     judge = adaptive(answers, "{id: mean, metric: mean_drop, max: 30pp}")
-    record = judge.sweep(sweep_of("mean_drop"), SETTINGS)
+    record = judge.run(sweep_of("mean_drop"), SETTINGS)
     assert (record.outcome, record.n_errors) == (Outcome.INCONCLUSIVE, 1)
 
 
 def test_so_few_samples_are_all_asked(adaptive: Made) -> None:
-    record = adaptive(Answers(RIGHT[:FIRST], {}), DROP).cell(cell("flip_v"))
+    record = adaptive(Answers(RIGHT[:FIRST], {}), DROP).run(cell("flip_v"))
     assert (record.outcome, record.n_requested, record.n_samples) == (Outcome.PASS, FIRST, 0)
 
 
@@ -396,20 +396,20 @@ def test_so_few_samples_are_all_asked(adaptive: Made) -> None:
 def test_a_sweep_without_settings_says_what_a_full_run_says(adaptive: Made, metric: str) -> None:
     judge = adaptive(Answers(RIGHT, {}), f"{{id: w, metric: {metric}, max: 20pp}}")
     about = sweep_of(metric)
-    expected, record = judge.in_full().sweep(about, ()), judge.sweep(about, ())
+    expected, record = judge.in_full().run(about, ()), judge.run(about, ())
     assert (record.outcome, record.n_requested) == (expected.outcome, expected.n_requested)
 
 
 def test_a_cell_without_rules_measures_the_first_samples(adaptive: Made) -> None:
     other = "{id: other, metric: worst_case_drop, max: 20pp}"
-    record = adaptive(Answers(RIGHT, {}), other).cell(cell("flip_v"))
+    record = adaptive(Answers(RIGHT, {}), other).run(cell("flip_v"))
     assert (record.outcome, record.n_requested, record.n_samples) == (Outcome.MEASURED, FIRST, N)
 
 
 def test_the_policy_of_a_record_is_that_of_the_file_however_much_was_asked(adaptive: Made) -> None:
     near = every(5)
     judge = adaptive(Answers(RIGHT, {"flip_v": near}), DROP, "{id: a, metric: accuracy, min: 79%}", judge="interval")
-    record = judge.cell(cell("flip_v"))
+    record = judge.run(cell("flip_v"))
     assert record.n_samples == 0  # all were asked
     assert record.policy_sha256 == judge.policies["model"].sha256
 
@@ -420,7 +420,7 @@ def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adapt
     judge = adaptive(world.evaluator(), DROP)
     earlier = Baseline.open(directory)
     compared = replace(judge, baseline=earlier)
-    record = compared.cell(cell("flip_v"))
+    record = compared.run(cell("flip_v"))
     assert (record.n_requested, record.n_samples) == (40, 0)
     assert measure(record, "baseline_drop").value == 0.0
     earlier.close()
@@ -432,8 +432,8 @@ def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adapt
 def test_all_rules_of_a_cell_are_decided_before_it_stops(adaptive: Made) -> None:
     flips = "{id: flips, metric: harmful_flip_rate, max: 4%}"
     scores = {"flip_v": RIGHT}
-    one = adaptive(Answers(RIGHT, scores), DROP).cell(cell("flip_v"))
-    both = adaptive(Answers(RIGHT, scores), DROP, flips).cell(cell("flip_v"))
+    one = adaptive(Answers(RIGHT, scores), DROP).run(cell("flip_v"))
+    both = adaptive(Answers(RIGHT, scores), DROP, flips).run(cell("flip_v"))
     assert both.outcome is Outcome.PASS
     assert both.n_requested > one.n_requested
     assert {one.rule: one.outcome for one in both.measures if one.rule} == {"drop": Outcome.PASS, "flips": Outcome.PASS}
@@ -441,14 +441,14 @@ def test_all_rules_of_a_cell_are_decided_before_it_stops(adaptive: Made) -> None
 
 def test_one_broken_rule_ends_a_test_and_the_others_say_that_they_were_not_judged(adaptive: Made) -> None:
     accuracy = "{id: a, metric: accuracy, min: 10%}"
-    record = adaptive(Answers(RIGHT, {"flip_v": every(2)}), DROP, accuracy).cell(cell("flip_v"))
+    record = adaptive(Answers(RIGHT, {"flip_v": every(2)}), DROP, accuracy).run(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     other = measure(record, "accuracy")
     assert other.outcome in (Outcome.INCONCLUSIVE, Outcome.PASS)
 
 
 def test_interval_rules_are_decided_at_looks(adaptive: Made) -> None:
-    record = adaptive(Answers(RIGHT, {}), "{id: drop, metric: accuracy_drop, max: 20pp}", judge="interval").cell(cell("flip_v"))
+    record = adaptive(Answers(RIGHT, {}), "{id: drop, metric: accuracy_drop, max: 20pp}", judge="interval").run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     assert record.n_requested in look_sizes(N)
     assert measure(record, "accuracy_drop").target == "population"
@@ -463,7 +463,7 @@ def test_looks_estimate_no_more_than_rules_name(adaptive: Made, monkeypatch: pyt
         return estimates
 
     monkeypatch.setattr(measuring, "estimate_all", estimate_all)
-    adaptive(Answers(RIGHT, {}), "{id: drop, metric: accuracy_drop, max: 20pp}", judge="interval").cell(cell("flip_v"))
+    adaptive(Answers(RIGHT, {}), "{id: drop, metric: accuracy_drop, max: 20pp}", judge="interval").run(cell("flip_v"))
     *at_looks, at_last = estimated
     assert at_looks
     assert all(names == {"accuracy_drop"} for names in at_looks)
@@ -474,7 +474,7 @@ def test_a_rule_that_warns_never_ends_or_fails_a_test(adaptive: Made) -> None:
     warns = "{id: w, metric: accuracy, min: 90%, tier: warn}"
     blocks = "{id: a, metric: harmful_flip_rate, max: 90%}"
     answers = Answers(RIGHT, {"flip_v": every(2)})
-    record = adaptive(answers, warns, blocks, judge="interval").cell(cell("flip_v"))
+    record = adaptive(answers, warns, blocks, judge="interval").run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     warned = measure(record, "accuracy")
     assert warned.outcome is Outcome.MEASURED
@@ -488,7 +488,7 @@ def test_a_category_without_a_sample_so_far_keeps_a_test_open(adaptive: Made) ->
         replace(one, category="rare" if place in rare else "common") for place, one in enumerate(answers.everyone)
     )
     rule = "{id: rare, metric: accuracy_drop, where: {category: rare}, max: 60pp}"
-    record = adaptive(answers, DROP, rule).cell(cell("flip_v"))
+    record = adaptive(answers, DROP, rule).run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     assert measure(record, "accuracy_drop", "rare").outcome is Outcome.PASS
     assert 150 < record.n_requested < N
@@ -509,7 +509,7 @@ def test_categories_share_the_risk_of_a_rule_at_a_look(adaptive: Made) -> None:
             replace(one, category="c0" if place in lucky else f"c{1 + place % (categories - 1)}")
             for place, one in enumerate(answers.everyone)
         )
-        return adaptive(answers, rule, judge="interval").cell(cell("flip_v"))
+        return adaptive(answers, rule, judge="interval").run(cell("flip_v"))
 
     assert judged(2).n_requested <= judged(20).n_requested
 
@@ -521,7 +521,7 @@ def test_whether_a_metric_applies_is_said_of_all_unchanged_samples(adaptive: Mad
     clean = np.ones(N)
     clean[order[40:82]] = 0.0
     answers = Answers(clean.tolist(), {"no_image": blind.tolist(), "flip_v": clean.tolist()})
-    record = adaptive(answers, "{id: rce, metric: relative_corruption_error, max: 50%}").cell(cell("flip_v"))
+    record = adaptive(answers, "{id: rce, metric: relative_corruption_error, max: 50%}").run(cell("flip_v"))
     assert record.outcome is Outcome.NOT_APPLICABLE
     assert record.n_requested < N
     assert record.reason.startswith("relative_corruption_error does not apply: ")
@@ -533,7 +533,7 @@ def test_a_breach_is_told_once_the_metric_applies_to_what_was_asked(adaptive: Ma
     clean, blind = (rng.random(N) < share for share in (0.5, 0.3))
     scores = {"no_image": blind.astype(float).tolist(), "flip_v": WRONG}
     answers = Answers(clean.astype(float).tolist(), scores)
-    record = adaptive(answers, "{id: rce, metric: relative_corruption_error, max: 100%}").cell(cell("flip_v"))
+    record = adaptive(answers, "{id: rce, metric: relative_corruption_error, max: 100%}").run(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     assert measure(record, "relative_corruption_error").value > 1.0
 
@@ -559,7 +559,7 @@ def test_a_waiver_moves_the_question_to_its_cap(adaptive: Made, wrong: int, day:
         rule = f"{{id: drop, metric: {metric}, max: 20pp}}"
         waiver = WAIVER.format(day=day, metric=metric, cap="80pp")
         judge = adaptive(Answers(RIGHT, {"flip_v": every(wrong)}), rule, more=BUDGETS + waiver)
-        record = judge.cell(cell("flip_v")) if metric == "accuracy_drop" else judge.sweep(sweep_of(metric), SETTINGS)
+        record = judge.run(cell("flip_v")) if metric == "accuracy_drop" else judge.run(sweep_of(metric), SETTINGS)
         assert record.outcome is expected
         assert record.n_requested < N * (1 if metric == "accuracy_drop" else len(SETTINGS))
         if expected is Outcome.WAIVED:
@@ -572,7 +572,7 @@ def test_a_waiver_moves_the_question_to_its_cap(adaptive: Made, wrong: int, day:
 def test_a_test_within_a_cap_goes_on_until_its_bound_is_decided(adaptive: Made) -> None:
     """A drop of 10 pp is soon shown to keep the cap; all answers keep the bound, so that the waiver is not needed."""
     waiver = WAIVER.format(day="2027-01-01", metric="accuracy_drop", cap="90pp")
-    record = adaptive(Answers(RIGHT, {"flip_v": every(10)}), DROP, more=BUDGETS + waiver).cell(cell("flip_v"))
+    record = adaptive(Answers(RIGHT, {"flip_v": every(10)}), DROP, more=BUDGETS + waiver).run(cell("flip_v"))
     assert (record.outcome, measure(record, "accuracy_drop").waiver) == (Outcome.PASS, "")
 
 
@@ -583,7 +583,7 @@ def test_a_broken_budget_is_judged_on_all_samples(adaptive: Made, world: World) 
     world.samples = [sample(number, category="") for number in range(40)]
     world.model.answer = lambda request: "I would rather not say." if request.setting == "flip_v" else "B"
     judge = adaptive(world.evaluator(), "{id: drop, metric: accuracy_drop, max: 20pp}", more="budgets: {max_unparsed_rate: 5%}\n")
-    record = judge.cell(cell("flip_v"))
+    record = judge.run(cell("flip_v"))
     assert (record.n_requested, record.n_unparsed) == (40, 40)
     assert any(one.metric == "unparsed_rate" for one in record.measures)
 
@@ -596,7 +596,7 @@ def test_a_cell_whose_first_answers_break_a_budget_asks_all_samples(adaptive: Ma
     more = "budgets: {max_unparsed_rate: 5%}\n"
     rules = ("{id: drop, metric: accuracy_drop, max: 60pp}", "{id: mean, metric: mean_drop, max: 60pp}")
     judged = adaptive(answers, *rules, more=more, judge=judge)
-    record = judged.cell(cell("flip_v"))
+    record = judged.run(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     assert record.n_unparsed == 62
 
@@ -607,7 +607,7 @@ def test_a_cell_whose_first_answers_break_a_budget_asks_all_samples(adaptive: Ma
 def test_the_largest_drop_is_found_by_a_few_answers(adaptive: Made) -> None:
     answers = Answers(RIGHT, {"fog:low": WRONG})
     rule = "{id: w, metric: worst_case_drop, max: 20pp}"
-    record = adaptive(answers, rule).sweep(sweep_of("worst_case_drop"), SETTINGS)
+    record = adaptive(answers, rule).run(sweep_of("worst_case_drop"), SETTINGS)
     assert record.outcome is Outcome.FAIL
     assert record.n_requested < 0.2 * N * len(SETTINGS)
     assert record.n_samples == N * len(SETTINGS)
@@ -620,8 +620,8 @@ def test_sweeps_agree_with_full_ones(adaptive: Made, metric: str, bad: bool) -> 
     scores = {str(setting): WRONG if bad else RIGHT for setting in SETTINGS}
     judge = adaptive(Answers(RIGHT, scores), f"{{id: w, metric: {metric}, max: 20pp}}")
     about = sweep_of(metric)
-    record = judge.sweep(about, SETTINGS)
-    assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
+    record = judge.run(about, SETTINGS)
+    assert record.outcome is judge.in_full().run(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     assert record.n_requested < N * len(SETTINGS) / 2
 
 
@@ -639,15 +639,15 @@ def test_a_summary_stops_on_the_settings_that_it_reads(world: World, adaptive: M
     world.model.answer = lambda request: "A" if request.setting in lost or request.setting == "no_image" else "B"
     about, chosen, of = sweep_of(metric), [*map(Setting.parse, (*LADDER, *BESIDE_LADDER))], measurements.quantity(metric)
     measured = world.evaluator()
-    value = measure(adaptive(measured, DROP).in_full().sweep(about, chosen), metric).value
+    value = measure(adaptive(measured, DROP).in_full().run(about, chosen), metric).value
     end, sign = ("min", -1.0) if of.facts.better == "higher" else ("max", 1.0)
     for margin, expected in ((0.1, Outcome.PASS), (-0.1, Outcome.FAIL)):
         bound = f"{100.0 * (value + sign * margin):.1f}{of.unit}"
         if not 0.0 <= value + sign * margin <= 1.0:  # no value breaks or keeps this bound
             continue
         judge = adaptive(measured, f"{{id: r, metric: {metric}, {end}: {bound}}}")
-        assert judge.in_full().sweep(about, chosen).outcome is expected, bound
-        assert judge.sweep(about, chosen).outcome is expected, bound
+        assert judge.in_full().run(about, chosen).outcome is expected, bound
+        assert judge.run(about, chosen).outcome is expected, bound
 
 
 def test_a_rule_on_the_mean_of_categories_is_judged_beside_the_audited_metric(world: World, adaptive: Made) -> None:
@@ -656,7 +656,7 @@ def test_a_rule_on_the_mean_of_categories_is_judged_beside_the_audited_metric(wo
     own, macro = "{id: own, metric: resolution_accuracy, min: 50%}", "{id: macro, metric: resolution_accuracy.macro, min: 80%}"
     stopping = adaptive(world.evaluator(), own, macro)
     for judge in (stopping, stopping.in_full()):
-        record = judge.sweep(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)])
+        record = judge.run(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)])
         assert record.outcome is Outcome.FAIL
         assert measure(record, "resolution_accuracy.macro").value == pytest.approx(0.5)
 
@@ -668,7 +668,7 @@ def test_clean_images_in_a_set_of_settings_count(adaptive: Made, metric: str) ->
     judge = adaptive(Answers(RIGHT, {"flip_v": WRONG}), f"{{id: half, metric: {metric}, max: 70{unit}}}")
     judge = replace(judge, data=StoredTasks({"data": "matching"} if metric == "identity_drop" else {}))
     about = replace(sweep_of(metric), split="both")
-    assert judge.in_full().sweep(about, chosen).outcome is judge.sweep(about, chosen).outcome is Outcome.PASS
+    assert judge.in_full().run(about, chosen).outcome is judge.run(about, chosen).outcome is Outcome.PASS
 
 
 def test_categories_are_judged_where_the_first_samples_have_no_curve(adaptive: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -684,7 +684,7 @@ def test_categories_are_judged_where_the_first_samples_have_no_curve(adaptive: M
     monkeypatch.setattr(answers, "result", result)
     judge = adaptive(answers, "{id: each, metric: resolution_accuracy, where: {category: '*'}, min: 50%}")
     for each in (judge.in_full(), judge):
-        assert each.sweep(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)]).outcome is Outcome.FAIL
+        assert each.run(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)]).outcome is Outcome.FAIL
 
 
 def test_categories_are_judged_where_the_first_samples_lack_what_a_metric_needs(adaptive: Made) -> None:
@@ -695,7 +695,7 @@ def test_categories_are_judged_where_the_first_samples_lack_what_a_metric_needs(
     )
     judge = adaptive(answers, "{id: each, metric: attack_rate, where: {category: '*'}, max: 50%}")
     for each in (judge.in_full(), judge):
-        assert each.cell(cell("flip_v")).outcome is Outcome.FAIL
+        assert each.run(cell("flip_v")).outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize("judge", ["point", "interval"])
@@ -704,8 +704,8 @@ def test_a_stopped_test_says_how_many_of_all_questions_are_changed(
 ) -> None:
     answers = Answers(RIGHT, {})
     monkeypatch.setattr(answers, "changed", lambda _dataset, _setting: tuple(range(120)))
-    record = adaptive(answers, DROP, judge=judge).cell(cell("flip_v"))
-    summary = adaptive(answers, "{id: mean, metric: mean_drop, max: 20pp}", judge=judge).sweep(sweep_of("mean_drop"), SETTINGS)
+    record = adaptive(answers, DROP, judge=judge).run(cell("flip_v"))
+    summary = adaptive(answers, "{id: mean, metric: mean_drop, max: 20pp}", judge=judge).run(sweep_of("mean_drop"), SETTINGS)
     for stopped, settings_named in ((record, "flip_v"), (summary, "every setting")):
         assert stopped.n_requested < stopped.n_samples
         assert f"120 of 200 questions are changed by {settings_named}; the others do not count" in stopped.notes
@@ -716,7 +716,7 @@ def test_one_cell_next_to_the_bound_decides_the_largest_drop(adaptive: Made) -> 
         scores = np.ones(N)
         scores[np.array(asking_order(N))[np.linspace(0, N - 1, wrong).astype(int)]] = 0.0
         judge = adaptive(Answers(RIGHT, {"invert": scores.tolist()}), "{id: w, metric: worst_case_drop, max: 20pp}")
-        assert judge.sweep(sweep_of("worst_case_drop"), SETTINGS).outcome is expected
+        assert judge.run(sweep_of("worst_case_drop"), SETTINGS).outcome is expected
 
 
 def test_the_risk_of_a_wrong_fail_is_split_among_cells() -> None:
@@ -750,8 +750,8 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
             for setting in SETTINGS:
                 answers.result(Cell("model", "data", setting))
         elif before:
-            records.append(judge.sweep(sweep, SETTINGS))
-        records += [judge.cell(cell("flip_v"))] + ([] if before and not whole else [judge.sweep(sweep, SETTINGS)])
+            records.append(judge.run(sweep, SETTINGS))
+        records += [judge.run(cell("flip_v"))] + ([] if before and not whole else [judge.run(sweep, SETTINGS)])
     same = [replace(record, n_inferred=0, n_recalled=0) for record in records]
     (cells, sweeps) = ([one for one in same if one.test == test] for test in ("cell", "sweep"))
     assert len(cells) == len(sweeps) == 2
@@ -943,12 +943,12 @@ def test_cells_beyond_those_that_may_be_bad_need_not_be_asked_in_full(adaptive: 
     near[list(asking_order(N))[5::10]] = 0.0
     about = sweep_of("severe_failure_rate")
     judge = adaptive(Answers(RIGHT, {"invert": near.tolist()}), "{id: s, metric: severe_failure_rate, max: 25%}")
-    record = judge.sweep(about, SETTINGS)
-    assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is Outcome.PASS
+    record = judge.run(about, SETTINGS)
+    assert record.outcome is judge.in_full().run(about, SETTINGS).outcome is Outcome.PASS
     assert record.n_requested < N * len(SETTINGS) / 2
     assert "shown at a risk of 0.05 by " in record.reason
     assert record.notes == ("a share of the 4 settings asked about",)
-    strict = adaptive(judge.evaluator, "{id: s, metric: severe_failure_rate, max: 0%}").sweep(about, SETTINGS)
+    strict = adaptive(judge.evaluator, "{id: s, metric: severe_failure_rate, max: 0%}").run(about, SETTINGS)
     assert strict.outcome is Outcome.PASS
     assert strict.n_requested > record.n_requested
 
@@ -959,8 +959,8 @@ def test_shares_of_settings_agree_with_full_ones(adaptive: Made, metric: str, bo
     scores = {str(setting): WRONG if bad else RIGHT for setting in SETTINGS}
     judge = adaptive(Answers(RIGHT, scores), f"{{id: s, metric: {metric}, {bound}}}")
     about = sweep_of(metric)
-    record = judge.sweep(about, SETTINGS)
-    assert record.outcome is judge.in_full().sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
+    record = judge.run(about, SETTINGS)
+    assert record.outcome is judge.in_full().run(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
     asked = N if metric == "benign_at_low" else N * len(SETTINGS)
     assert (record.n_samples, record.n_requested < asked) == (asked, True)
     assert measure(record, metric).value == (bad if metric != "benign_at_low" else not bad)
@@ -991,13 +991,13 @@ def test_a_category_is_decided_by_a_part_of_its_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {})
     answers.everyone = tuple(replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
     rule = "{id: each, metric: accuracy_drop, where: {category: 'c*'}, max: 20pp}"
-    record = adaptive(answers, rule).cell(cell("flip_v"))
+    record = adaptive(answers, rule).run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
     assert record.n_requested < N / 2
     first = measure(record, "accuracy_drop", "c0")
     assert first.reason.startswith("accuracy_drop (c0) <= 20 pp: shown at a risk of 0.05 by ")
     answers.scores["flip_v"] = [float(place % 2) for place in range(N)]
-    broken = adaptive(answers, rule).cell(cell("flip_v"))
+    broken = adaptive(answers, rule).run(cell("flip_v"))
     assert broken.outcome is measure(broken, "accuracy_drop", "c0").outcome is Outcome.FAIL
     assert broken.n_requested < N / 4
 
@@ -1006,7 +1006,7 @@ def test_whether_a_metric_applies_to_a_category_is_said_of_all_its_unchanged_sam
     answers = Answers(RIGHT, {"no_image": [float(place % 2) for place in range(N)]})
     answers.everyone = tuple(replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
     rule = "{id: each, metric: relative_corruption_error, where: {category: 'c*'}, max: 50%}"
-    record = adaptive(answers, rule).cell(cell("flip_v"))
+    record = adaptive(answers, rule).run(cell("flip_v"))
     assert record.n_requested < N
     assert measure(record, "relative_corruption_error", "c0").outcome is Outcome.PASS
     unseen = measure(record, "relative_corruption_error", "c1")
@@ -1062,8 +1062,8 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
 def judged_in_order(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[list[Record], list[str]]:
     """Judges cells and a sweep in their order; returns the records, and the settings that the model was asked about."""
     adaptive, cells, requests = planned(world, store, ahead=ahead, failing=failing)
-    records = [adaptive.cell(one) for one in cells]
-    records.append(adaptive.sweep(sweep_of("mean_drop"), SETTINGS))
+    records = [adaptive.run(one) for one in cells]
+    records.append(adaptive.run(sweep_of("mean_drop"), SETTINGS))
     return [replace(record, seconds=0.0) for record in records], requests
 
 
@@ -1114,11 +1114,11 @@ def test_nothing_is_asked_ahead_of_a_finished_run(world: World) -> None:
 def test_between_tests_baselines_are_taken_into_account_and_counted_once(world: World) -> None:
     world.samples = [sample(number, category="") for number in range(60)]
     adaptive, cells, requests = planned(world, "between", ahead=True)
-    first = adaptive.cell(cells[0])
+    first = adaptive.run(cells[0])
     assert adaptive.asker is not None
     adaptive.coming.between_tests()
     assert adaptive.asker.is_evaluated(cells[1]), "its answers are there, and what waits for them goes on"
-    records = [first, *(adaptive.cell(one) for one in cells[1:])]
+    records = [first, *(adaptive.run(one) for one in cells[1:])]
     assert sum(record.n_inferred for record in records) == len(requests)
 
 
@@ -1179,7 +1179,7 @@ def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_s
     flips = [setting for setting in SETTINGS if str(setting) != "fog:low"]  # which is seeded by ids
     sweep = sweep_of("mean_drop")
     judge = adaptive(world.evaluator(), *rules)
-    records = [judge.cell(cell("flip_v")), judge.sweep(sweep, flips)]
+    records = [judge.run(cell("flip_v")), judge.run(sweep, flips)]
     assert all(record.n_requested < record.n_samples for record in records)
     asked = len(world.model.asked)
     for seed in range(4):
@@ -1195,7 +1195,7 @@ def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_s
         ]
         evaluator = world.evaluator()
         judge = adaptive(evaluator, *rules)
-        for record, again in zip(records, [judge.cell(cell("flip_v")), judge.sweep(sweep, flips)], strict=True):
+        for record, again in zip(records, [judge.run(cell("flip_v")), judge.run(sweep, flips)], strict=True):
             assert (again.outcome, again.n_requested, again.reason) == (record.outcome, record.n_requested, record.reason)
         assert (evaluator.inferred, len(world.model.asked)) == (0, asked)
 
@@ -1215,7 +1215,7 @@ def test_a_model_is_asked_in_its_own_order_whatever_models_came_before(world: Wo
         judge = Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY)
         for name in models:
             world.model.asked.clear()
-            assert judge.cell(cell("flip_v", name)).n_requested < 60
+            assert judge.run(cell("flip_v", name)).n_requested < 60
         asked.append(asked_under(world, "flip_v"))
     assert asked[0] == asked[1]
 
@@ -1231,7 +1231,7 @@ def test_boxes_that_a_model_is_told_alike_are_asked_about_in_the_same_order(worl
         ]
         world.directory = directory / str(moved)
         world.model.asked.clear()
-        adaptive(world.evaluator(), DROP).cell(cell("flip_v"))
+        adaptive(world.evaluator(), DROP).run(cell("flip_v"))
         asked.append(asked_under(world, "flip_v"))
     assert 0 < len(asked[0]) < 60
     assert asked[0] == asked[1]
@@ -1243,7 +1243,7 @@ def test_failed_inferences_of_a_part_never_pass(world: World, adaptive: Made) ->
     world.model.answer = lambda request: (
         failed_prediction("down") if request.sample_id == failing and request.setting == "flip_v" else "B"
     )
-    record = adaptive(world.evaluator(), DROP).cell(cell("flip_v"))
+    record = adaptive(world.evaluator(), DROP).run(cell("flip_v"))
     assert (record.outcome, record.n_errors) == (Outcome.INCONCLUSIVE, 1)
 
 
@@ -1254,7 +1254,7 @@ def test_no_look_decides_before_every_category_was_asked_about(adaptive: Made) -
     measured = Answers(RIGHT, {str(setting): lost for setting in SETTINGS})
     names = ["last" if place in last else "ab"[place % 2] for place in range(N)]
     measured.everyone = tuple(replace(one, category=name) for one, name in zip(measured.everyone, names, strict=True))
-    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(
+    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").run(
         sweep_of("worst_category_drop"), SETTINGS
     )
     assert judged.outcome is Outcome.FAIL
@@ -1265,21 +1265,19 @@ def test_the_worst_category_is_decided_early_where_all_were_asked_about(adaptive
     measured = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
     measured.everyone = tuple(replace(one, category="ab"[place % 2]) for place, one in enumerate(measured.everyone))
     about = sweep_of("worst_category_drop")
-    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").sweep(about, SETTINGS)
+    judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").run(about, SETTINGS)
     assert judged.outcome is Outcome.PASS
     assert all(len(measured.asked[str(setting)]) < N for setting in SETTINGS)
     lost = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
     rule = "{id: lost, metric: always_lost_rate, max: 20pp}"
-    assert (
-        adaptive(lost, rule, judge="interval").sweep(replace(about, metric="always_lost_rate"), SETTINGS).outcome is Outcome.PASS
-    )
+    assert adaptive(lost, rule, judge="interval").run(replace(about, metric="always_lost_rate"), SETTINGS).outcome is Outcome.PASS
     assert all(len(lost.asked[str(setting)]) < N for setting in SETTINGS)
 
 
 def test_without_categories_the_worst_one_asks_nothing(adaptive: Made) -> None:
     measured = Answers(RIGHT, {})
     rule = "{id: worst, metric: worst_category_drop, max: 40pp, on_not_applicable: warn}"
-    assert adaptive(measured, rule, judge="interval").sweep(sweep_of("worst_category_drop"), SETTINGS).outcome is not Outcome.FAIL
+    assert adaptive(measured, rule, judge="interval").run(sweep_of("worst_category_drop"), SETTINGS).outcome is not Outcome.FAIL
     assert not {str(setting) for setting in SETTINGS} & set(measured.asked)
 
 

@@ -181,7 +181,7 @@ def judged(world: World, tmp_path: Path) -> Callable[..., Record]:
         if rules:
             (tmp_path / "policy.yaml").write_text(f"version: 1\ndefaults: {{judge: point}}\nrules:\n  - {rules}\n", "utf-8")
             policy = load_policy([tmp_path / "policy.yaml"], known_metrics=known_metrics(), root=tmp_path)
-        return Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).sweep(about, RUNGS)
+        return Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).run(about, RUNGS)
 
     return made
 

@@ -90,7 +90,7 @@ def test_a_cell_says_what_it_gains_over_the_same_picture_as_it_is(world: World, 
         "version: 1\ndefaults: {judge: point}\nrules:\n  - {id: gains, metric: preprocessing_gain, min: 40pp}\n", "utf-8"
     )
     policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
-    record = Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).cell(PADDED)
+    record = Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).run(PADDED)
     found = gain(record)
     assert found.value == pytest.approx(2 / 6)
     assert found.low < found.value < found.high
@@ -103,6 +103,6 @@ def test_a_missing_answer_leaves_the_gain_undefined(world: World) -> None:
     world.model.answer = lambda request: (
         failed_prediction("down") if request.setting == "resolution:4" and request.sample_id == "q2" else answer(request)
     )
-    found = gain(Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1)).cell(PADDED))
+    found = gain(Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1)).run(PADDED))
     assert math.isnan(found.value)
     assert math.isnan(found.low)

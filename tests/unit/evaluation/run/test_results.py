@@ -204,7 +204,7 @@ def test_what_needs_every_patch_is_refused_rather_than_computed(world: World, me
     world.model.answer = lucky
     rule = Rule("mine", mean_patch, Bound(low=0.01), "p.yaml:1", treatment=Treatment(judge=JudgedBy.POINT))
     judge = Judge(world.evaluator(patch_stop=stop), {"model": Policy((rule,))}, date(2026, 6, 1))
-    record = judge.cell(PATCHES)
+    record = judge.run(PATCHES)
     (found,) = [one for one in record.measures if one.metric == mean_patch]
     assert math.isnan(found.value) is stop
     assert found.outcome is (Outcome.NOT_APPLICABLE if stop else Outcome.PASS)
@@ -320,7 +320,7 @@ def test_a_guess_counts_what_the_commonest_answer_gets_where_that_is_more() -> N
 def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World, judge: Made) -> None:
     world.model.answer = refusing()
     made = judge()
-    blind = made.cell(cell("no_image"))
+    blind = made.run(cell("no_image"))
     assert (blind.outcome, blind.n_unparsed, blind.n_guessed) == (Outcome.MEASURED, 0, 6)
     assert measures(blind)["accuracy"].value == pytest.approx(0.5)
     share = measures(blind)[BLIND_UNPARSED]
@@ -329,15 +329,15 @@ def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World,
     said = "6 of 6 answers of model without the images could not be read and count as guesses"
     assert blind.notes == (said,)
     for metric in ("clean_accuracy", "visual_gain", "worst_case_drop", "mean_drop", "mean_corruption_error"):
-        record = made.sweep(sweep_of(metric), FLIPS)
+        record = made.run(sweep_of(metric), FLIPS)
         assert (record.outcome, [one.metric for one in record.measures]) == (Outcome.MEASURED, [metric])
         assert (said in record.notes) == (metric in ("visual_gain", "mean_corruption_error"))
-    assert measures(made.sweep(sweep_of("visual_gain"), FLIPS))["visual_gain"].value == pytest.approx(0.5)
+    assert measures(made.run(sweep_of("visual_gain"), FLIPS))["visual_gain"].value == pytest.approx(0.5)
 
 
 def test_a_cell_that_is_compared_with_guesses_says_so(world: World, judge: Made) -> None:
     world.model.answer = refusing("q1", "q2")
-    record = judge().cell(cell("flip_h"))
+    record = judge().run(cell("flip_h"))
     assert record.notes == ("2 of 6 answers of model without the images could not be read and count as guesses",)
     assert (record.outcome, record.n_guessed) == (Outcome.PASS, 0)
 
@@ -351,10 +351,10 @@ def test_answers_whose_letters_hold_little_of_the_probability_are_counted_in_a_n
 
     world.model.answer = unsure
     said = f"in 3 of 6 answers the letters hold less than half of the probability. {TEXT_INSTEAD}"
-    assert [note for note in judge().cell(cell("flip_h")).notes if "letters hold" in note] == [f"flip_h: {said}"]
-    assert not [note for note in judge().cell(cell("no_image")).notes if "letters hold" in note]
+    assert [note for note in judge().run(cell("flip_h")).notes if "letters hold" in note] == [f"flip_h: {said}"]
+    assert not [note for note in judge().run(cell("no_image")).notes if "letters hold" in note]
     world.model.answer, world.model.version = right, "2"
-    assert not [note for note in judge().cell(cell("flip_h")).notes if "letters hold" in note]
+    assert not [note for note in judge().run(cell("flip_h")).notes if "letters hold" in note]
 
 
 def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong_answers(world: World, judge: Made) -> None:
@@ -363,14 +363,14 @@ def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong
         return REFUSAL if request.setting == "no_image" else wrong(request) if lost else right(request)
 
     world.model.answer = answer
-    found = measures(judge().cell(cell("flip_v")))
+    found = measures(judge().run(cell("flip_v")))
     assert found["relative_corruption_error"].value == pytest.approx((1 / 6) / 0.5)
 
 
 def test_unreadable_answers_with_pictures_still_break_it(world: World, judge: Made) -> None:
     world.model.answer = refusing(setting="clean")
     made = judge()
-    record = made.cell(cell("clean"))
+    record = made.run(cell("clean"))
     assert record.outcome is Outcome.FAIL
     broken = measures(record)["refusal_rate"]
     assert (broken.value, broken.n) == (1.0, 6)
@@ -379,7 +379,7 @@ def test_unreadable_answers_with_pictures_still_break_it(world: World, judge: Ma
 
 def test_a_summary_metric_counts_what_it_rests_on_and_leaves_budgets_to_the_cells(world: World, judge: Made) -> None:
     world.model.answer = refusing(setting="flip_h")
-    worst = judge().sweep(sweep_of("worst_case_drop"), FLIPS)
+    worst = judge().run(sweep_of("worst_case_drop"), FLIPS)
     assert (worst.outcome, worst.n_requested, worst.n_refused) == (Outcome.MEASURED, 18, 6)
     assert set(measures(worst)) == {"worst_case_drop"}
 
@@ -391,20 +391,20 @@ def test_a_failed_inference_without_pictures_is_no_guess(world: World, judge: Ma
 
     world.model.answer = answer
     made = judge()
-    blind = made.cell(cell("no_image"))
+    blind = made.run(cell("no_image"))
     assert (blind.outcome, blind.n_errors, blind.n_guessed) == (Outcome.ERROR, 1, 5)
-    gain = made.sweep(sweep_of("visual_gain"), FLIPS)
+    gain = made.run(sweep_of("visual_gain"), FLIPS)
     assert gain.outcome is Outcome.ERROR
     assert math.isnan(measures(gain)["visual_gain"].value)
-    assert made.sweep(sweep_of("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
+    assert made.run(sweep_of("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
 
 
 def test_a_question_without_pictures_is_no_guess(world: World, judge: Made) -> None:
     world.samples = [sample(number, images=()) for number in range(6)]
     world.model.answer = lambda _request: REFUSAL
     made = judge()
-    assert made.cell(cell("clean")).outcome is Outcome.FAIL
-    gain = made.sweep(sweep_of("visual_gain"), FLIPS)
+    assert made.run(cell("clean")).outcome is Outcome.FAIL
+    gain = made.run(sweep_of("visual_gain"), FLIPS)
     assert (measures(gain)["visual_gain"].value, gain.n_guessed) == (0.0, 0)
 
 

@@ -270,7 +270,7 @@ def test_a_cell_of_patches_is_measured_by_the_index_and_says_where_answers_come_
     world.samples = [sample(number, target="AB"[number % 2]) for number in range(6)]
     seen: Callable[[Request], str] = sees(patch(0, 1), patch(1, 1), patch(2, 1), patch(2, 3))  # type: ignore[assignment]
     world.model.answer = lambda request: "AB"[(int(request.sample_id[1:]) + (seen(request) != "B")) % 2]
-    record = judge(world).cell(PATCHES)
+    record = judge(world).run(PATCHES)
     found = {measure.metric: measure for measure in record.measures}
     assert found["accuracy"].value == 0.5
     assert found["pcri"].value == found["rci"].value == pytest.approx(0.5)
@@ -297,9 +297,9 @@ def test_rungs_that_reach_the_model_as_one_are_named(world: World) -> None:
     world.model.answer = received(resolution4="1x2x2", resolution8="1x2x2", resolution12="1x3x4", resolution16="1x4x4")  # type: ignore[assignment]
     settings = [Setting.parse(f"resolution:{edge}") for edge in (4, 8, 12, 15)]
     judged = judge(world)
-    assert judged.cell(cell("resolution:8")).received == "image grid thw 1x2x2"
-    assert judged.cell(cell("resolution:15")).received == ""
-    record = judged.sweep(sweep_of("resolution_accuracy"), [CLEAN, *settings])
+    assert judged.run(cell("resolution:8")).received == "image grid thw 1x2x2"
+    assert judged.run(cell("resolution:15")).received == ""
+    record = judged.run(sweep_of("resolution_accuracy"), [CLEAN, *settings])
     unknown, collapsed = record.notes
     assert unknown == "the model does not say at which size it received resolution:15: whether these differ is unknown"
     assert collapsed.startswith(
@@ -314,12 +314,12 @@ def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
     judged, edge = judge(world), max(picture(0).shape)
     large = [Setting.parse(f"resolution:{size}") for size in (edge, edge + 8, edge + 40)]
     for metric in ("absolute_continuous_error", "largest_downward_step", "resolution_accuracy"):
-        record = judged.sweep(sweep_of(metric), [CLEAN, *large])
+        record = judged.run(sweep_of(metric), [CLEAN, *large])
         assert record.outcome is Outcome.NOT_APPLICABLE
         assert record.reason == "all 3 rungs showed the same images, as happens when no image is larger than the lowest rung"
         assert all(not math.isfinite(measure.value) for measure in record.measures)
     lower = Setting.parse("resolution:8")
-    record = judged.sweep(sweep_of("absolute_continuous_error"), [CLEAN, lower, *large])
+    record = judged.run(sweep_of("absolute_continuous_error"), [CLEAN, lower, *large])
     assert math.isfinite(record.measures[0].value)
     named = ", ".join(map(str, large))
     assert record.notes[0] == f"{named} showed the same images, as happens when no image is larger than the lowest of these"
