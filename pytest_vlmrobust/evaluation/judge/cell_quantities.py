@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +31,6 @@ from .context import (
 from .reads import control_of, score_table
 from .strata import rows_of
 
-UNPARSED_INCREASE = "unparsed_increase"
-REFUSED_SHARE = "refused_share"
-ANSWER_CHANGE_RATE = "answer_change_rate"
-YES_RATE_SHIFT = "yes_rate_shift"
-LABEL_PRESERVING_DROP = "label_preserving_drop"
-PREPROCESSING_GAIN = "preprocessing_gain"
-
 
 def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
     """Returns for each sample whether its target stays right under the setting."""
@@ -53,7 +47,7 @@ def with_choices(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTab
     """
     kept = [bool(sample.options) for sample in samples]
     said = "" if all(kept) else f"left out {len(kept) - sum(kept)} of {len(kept)} questions, which have no options"
-    return rows_of(table, kept), [sample for sample, has in zip(samples, kept, strict=True) if has], said
+    return rows_of(table, kept), [*compress(samples, kept)], said
 
 
 def with_letters(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
@@ -66,7 +60,7 @@ def with_letters(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTab
     if kept.all() or not kept.any():
         return table, list(samples), ""
     said = f"left out {int((~kept).sum())} of {quantity_of(len(kept), 'question')}, as no answer to them names an option"
-    return rows_of(table, kept), [sample for sample, is_kept in zip(samples, kept, strict=True) if is_kept], said
+    return rows_of(table, kept), [*compress(samples, kept)], said
 
 
 def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[ScoreTable, list[Sample], str]:
@@ -86,7 +80,39 @@ def with_kept_labels(table: ScoreTable, samples: Sequence[Sample]) -> tuple[Scor
     said = f"left out {int((~kept).sum())} of {kept.size} answers that a setting changes"
     if not rows.all():
         said += f", all of them for {int((~rows).sum())} of {len(rows)} samples"
-    return rows_of(changed, rows), [sample for sample, row in zip(samples, rows, strict=True) if row], said
+    return rows_of(changed, rows), [*compress(samples, rows)], said
+
+
+def _estimate(  # noqa: PLR0917 - a metric and what it reads
+    scores: CellScores,
+    metric: str,
+    clean: NDArray[np.float64],
+    now: NDArray[np.float64],
+    kept: Sequence[bool] | NDArray[np.bool_] | None = None,
+    none: str = "",
+    no_image: NDArray[np.float64] | None = None,
+) -> Estimate:
+    """Estimates a metric from other scores than those of the cell, of some samples where ``kept`` is given; ``none``: of none."""
+    if kept is not None and not any(kept):
+        return Estimate.invalid(none)
+    table = score_table(scores.samples, clean, by_setting={scores.setting: now}, no_image=no_image)
+    part = table if kept is None else rows_of(table, kept)
+    return metrics.estimate(metric, part, setting=scores.setting, confidence=scores.level)
+
+
+def _share(scores: CellScores, flags: Sequence[bool | None], none: str = "", others: Sequence[CellResult] = ()) -> Estimate:
+    """Estimates the share of true flags; samples without a flag are left out.
+
+    A failed inference is a missing score, also one of the ``others`` that the flags depend on.
+    """
+    known = np.array([result.values for result in (scores.result, *others)])
+    values = np.where(np.isnan(known).any(axis=0), np.nan, np.array([bool(flag) for flag in flags], float))
+    return _estimate(scores, "accuracy", values, values, [flag is not None for flag in flags], none)
+
+
+def _without(estimate: Estimate, left: int, what: str) -> Estimate:
+    """Returns an estimate with the number of questions that were left out as its reason, if it has no other."""
+    return replace(estimate, reason=estimate.reason or what.format(quantity_of(left, "question"))) if left else estimate
 
 
 def _may_change_labels(test: PlannedTest) -> bool:
@@ -105,7 +131,6 @@ def _asks_yes_or_no(test: PlannedTest) -> bool:
 
 
 @cell_quantity(
-    LABEL_PRESERVING_DROP,
     _may_change_labels,
     by_category=True,
     reads="`clean`, `perturbed`, and which perturbations change the right answer of a sample",
@@ -137,7 +162,6 @@ def label_preserving_drop(scores: CellScores) -> Estimate:
 
 
 @cell_quantity(
-    UNPARSED_INCREASE,
     lambda test: test.perturbed and test.views == 1,
     left_out="where every answer is a letter that was scored by its probability",
     reads="which answers could be read, clean and perturbed",
@@ -162,13 +186,10 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
     predictions = (*scores.clean.predictions, *scores.result.predictions)
     if all(prediction.method == LETTER_LOGITS for prediction in predictions):
         return None
-    readable = {scores.setting: _readable(scores.result)}
-    table = score_table(scores.samples, _readable(scores.clean), by_setting=readable)
-    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
+    return _estimate(scores, "accuracy_drop", _readable(scores.clean), _readable(scores.result))
 
 
 @cell_quantity(
-    REFUSED_SHARE,
     _is_corrupted,
     left_out="where every answer is a letter that was scored by its probability",
     reads="which answers were refused",
@@ -192,11 +213,10 @@ def refused_share(scores: CellScores) -> Estimate | None:
     """
     if all(prediction.method == LETTER_LOGITS for prediction in scores.result.predictions):
         return None
-    return _share(scores, [score.is_refusal for score in scores.result.scores], scores.result.values)
+    return _share(scores, [score.is_refusal for score in scores.result.scores])
 
 
 @cell_quantity(
-    ANSWER_CHANGE_RATE,
     _is_corrupted,
     reads="the answers, clean and perturbed",
     better="lower",
@@ -219,18 +239,10 @@ def answer_change_rate(scores: CellScores) -> Estimate:
         A fraction in [0, 1]; NaN where an inference failed.
     """
     changed = [now != before for before, now in zip(scores.clean.read, scores.result.read, strict=True)]
-    return _share(scores, changed, scores.result.values + scores.clean.values)
-
-
-def _share(scores: CellScores, outcomes: Sequence[bool], known: NDArray[np.float64]) -> Estimate:
-    """Estimates the share of outcomes; outcomes that are not ``known`` are missing."""
-    values = np.where(np.isnan(known), np.nan, np.array(outcomes, float))
-    table = score_table(scores.samples, values, by_setting={scores.setting: values})
-    return metrics.estimate("accuracy", table, setting=scores.setting, confidence=scores.level)
+    return _share(scores, changed, others=[scores.clean])
 
 
 @cell_quantity(
-    YES_RATE_SHIFT,
     _asks_yes_or_no,
     reads="the answers to yes/no questions, clean and perturbed",
     bounds=(-1.0, 1.0),
@@ -255,19 +267,15 @@ def yes_rate_shift(scores: CellScores) -> Estimate:
     both = (scores.result, scores.clean)
     asked = np.array([sample.task == "yes_no" for sample in scores.samples])
     unread = np.any([[score.state == "unparsed" for score in result.scores] for result in both], axis=0)
-    if not (kept := asked & ~unread).any():
-        return Estimate.invalid("no yes/no question has two answers that can be read")
     now, before = (
         np.array(
             [np.nan if score.state == "error" else (score.answer or "").casefold() == "yes" for score in result.scores], float
         )
         for result in both
     )
-    table = rows_of(score_table(scores.samples, now, by_setting={scores.setting: before}), kept)
-    estimate = metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
-    left = int((asked & unread).sum())
-    said = f"left out {quantity_of(left, 'question')} with an unreadable answer"
-    return replace(estimate, reason=estimate.reason or said) if left else estimate
+    none = "no yes/no question has two answers that can be read"
+    estimate = _estimate(scores, "accuracy_drop", now, before, asked & ~unread, none)
+    return _without(estimate, int((asked & unread).sum()), "left out {} with an unreadable answer")
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
@@ -277,7 +285,6 @@ def _readable(result: CellResult) -> NDArray[np.float64]:
 
 
 @cell_quantity(
-    PREPROCESSING_GAIN,
     lambda test: test.setting is not None and is_preprocessed(test.setting),
     reads="`perturbed`, and the scores at the same resolution without preprocessing",
     better="higher",
@@ -315,26 +322,11 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
 # Attacks: a wrong option on the image, or in a note before the question.
 
 
-ATTACK_RATE, WORD_DROP, TEXT_PREFERENCE = "attack_rate", "typographic_word_drop", "text_preference"
-NORMALISED_ACCURACY = "normalised_accuracy"
+_NO_ATTACK = "no question has a wrong option that can be written"
 
 
 def _names(test: PlannedTest, *names: str) -> bool:
     return test.setting is not None and any(step.name in names for step in test.setting.steps)
-
-
-def _estimate_share(scores: CellScores, flags: Sequence[bool | None], none: str, others: Sequence[CellResult] = ()) -> Estimate:
-    """Estimates the share of true flags; samples without a flag are left out.
-
-    A failed inference is a missing score, also one of the ``others`` that the flags depend on.
-    """
-    kept = [flag is not None for flag in flags]
-    if not any(kept):
-        return Estimate.invalid(none)
-    known = np.array([result.values for result in (scores.result, *others)])
-    values = np.where(np.isnan(known).any(axis=0), np.nan, np.array([bool(flag) for flag in flags], float))
-    table = score_table(scores.samples, values, by_setting={scores.setting: values})
-    return metrics.estimate("accuracy", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
 
 
 def _is_attacked(test: PlannedTest) -> bool:
@@ -345,7 +337,6 @@ def _is_attacked(test: PlannedTest) -> bool:
 
 
 @cell_quantity(
-    ATTACK_RATE,
     _is_attacked,
     by_category=True,
     reads="the answers, and the answer that each attack wants",
@@ -371,7 +362,7 @@ def attack_rate(scores: CellScores) -> Estimate:
     result = scores.result
     each = zip(result.samples, result.predictions, result.scores, strict=True)
     flags = [_gives_in(*answered) if answered[0].target_of_attack else None for answered in each]
-    return _estimate_share(scores, flags, "no question has a wrong answer that an attack wants")
+    return _share(scores, flags, "no question has a wrong answer that an attack wants")
 
 
 def _gives_in(sample: Sample, prediction: Prediction, score: Score) -> bool:
@@ -381,7 +372,6 @@ def _gives_in(sample: Sample, prediction: Prediction, score: Score) -> bool:
 
 
 @cell_quantity(
-    TEXT_PREFERENCE,
     lambda test: _names(test, NOTE),
     reads="the answers with and without the note, and its option",
     better="lower",
@@ -413,11 +403,10 @@ def text_preference(scores: CellScores) -> Estimate:
         differ = wanted and clean.answer is not None and before != wanted
         flags.append(after == wanted if differ and after in {before, wanted} else None)
     none = "no answer follows the note or the image where the two differ"
-    return _estimate_share(scores, flags, none, [scores.clean])
+    return _share(scores, flags, none, [scores.clean])
 
 
 @cell_quantity(
-    NORMALISED_ACCURACY,
     lambda test: _names(test, NOTE),
     reads="`clean` and `perturbed`, of the questions that have a note",
     unit="ratio",
@@ -438,16 +427,11 @@ def normalised_accuracy(scores: CellScores) -> Estimate:
         A ratio of at least 0, 1 where the note costs nothing; NaN for a missing score.
     """
     kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
-    if not any(kept):
-        return Estimate.invalid("no question has a wrong option that can be written")
-    nothing = np.zeros(len(kept))
-    table = score_table(scores.samples, scores.clean.values, by_setting={scores.setting: scores.result.values}, no_image=nothing)
-    lost = metrics.estimate("relative_corruption_error", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
-    return lost.complement(least=0.0)
+    nothing, clean, now = np.zeros(len(kept)), scores.clean.values, scores.result.values
+    return _estimate(scores, "relative_corruption_error", clean, now, kept, _NO_ATTACK, nothing).complement(least=0.0)
 
 
 @cell_quantity(
-    WORD_DROP,
     lambda test: _names(test, WRONG),
     reads="`perturbed`, and the scores under `typographic_nonsense` at the same level",
     better="lower",
@@ -468,20 +452,13 @@ def typographic_word_drop(scores: CellScores) -> Estimate:
         A fraction in [-1, 1]; NaN for a missing score.
     """
     kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
-    if not any(kept):
-        return Estimate.invalid("no question has a wrong option that can be written")
-    table = score_table(
-        scores.samples,
-        scores.under(control_of(scores.cell.setting) or CLEAN).values,
-        by_setting={scores.setting: scores.result.values},
-    )
-    return metrics.estimate("accuracy_drop", rows_of(table, kept), setting=scores.setting, confidence=scores.level)
+    control = scores.under(control_of(scores.cell.setting) or CLEAN).values if any(kept) else scores.result.values
+    return _estimate(scores, "accuracy_drop", control, scores.result.values, kept, _NO_ATTACK)
 
 
 # Directional questions: a setting changes the question so that another answer is right.
 
 
-DIRECTIONAL_ACCURACY, DIRECTIONAL_SENSITIVITY = "directional_accuracy", "directional_sensitivity"
 RIGHT = 0.5
 """Least score of an answer that counts as right."""
 
@@ -491,7 +468,6 @@ def _is_directional(test: PlannedTest) -> bool:
 
 
 @cell_quantity(
-    DIRECTIONAL_ACCURACY,
     _is_directional,
     reads="`perturbed`, and which questions the setting changes",
     better="higher",
@@ -518,7 +494,6 @@ def directional_accuracy(scores: CellScores) -> Estimate:
 
 
 @cell_quantity(
-    DIRECTIONAL_SENSITIVITY,
     _is_directional,
     reads="`clean`, `perturbed`, which questions the setting changes, and the score of a guess at each",
     better="higher",
@@ -550,11 +525,6 @@ def directional_sensitivity(scores: CellScores) -> Estimate:
 
 def _over(scores: CellScores, kept: list[bool], none: str, metric: str) -> Estimate:
     """Estimates a metric over some questions, with clean scores of 1 and the guess as the score without the image."""
-    if not any(kept):
-        return Estimate.invalid(none)
     now = scores.result.values + scores.clean.values * 0.0
-    guesses = chances(scores.result.samples)
-    table = score_table(scores.samples, np.ones(len(now)), by_setting={scores.setting: now}, no_image=guesses)
-    estimate = metrics.estimate(metric, rows_of(table, kept), setting=scores.setting, confidence=scores.level)
-    left = len(kept) - sum(kept)
-    return replace(estimate, reason=estimate.reason or f"without {quantity_of(left, 'question')}") if left else estimate
+    estimate = _estimate(scores, metric, np.ones(len(now)), now, kept, none, chances(scores.result.samples))
+    return _without(estimate, len(kept) - sum(kept), "without {}")

@@ -317,7 +317,6 @@ class Quantity:
 
 
 def cell_quantity(
-    name: str,
     applies: Callable[[PlannedTest], bool],
     *,
     left_out: str = "",
@@ -325,10 +324,10 @@ def cell_quantity(
     parts: Callable[[CellScores], Mapping[str, Estimate]] | None = None,
     **facts: Any,
 ) -> Callable[[Callable[[CellScores], Estimate | None]], Quantity]:
-    """Makes the quantity of a function that estimates it from more than a table of scores, and whose docstring is about it."""
+    """Makes the quantity of a function that estimates it from more than a table of scores; they share name and docstring."""
 
     def made(estimate: Callable[[CellScores], Estimate | None]) -> Quantity:
-        described = Facts(name=name, about=estimate.__doc__ or "", **facts)
+        described = Facts(name=estimate.__name__, about=estimate.__doc__ or "", **facts)
         return Quantity(described, applies, estimate, left_out, by_category, parts)
 
     return made

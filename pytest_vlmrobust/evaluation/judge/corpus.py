@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_vlmrobust import scoring
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
@@ -18,7 +19,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.metrics.patches import whole_is_above_chance
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, join_clusters
-from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score
+from pytest_vlmrobust.scoring import CorpusScore, Sums
 
 from .context import CellScores, PlannedTest, cell_quantity
 from .reads import chance_levels, groups_of, score_table
@@ -120,9 +121,6 @@ def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
 # unknown. Parts have no interval, and neither has a metric without known sums.
 
 
-CORPUS_SCORE = "corpus_score"
-CORPUS_DROP = "corpus_drop"
-CORPUS_PCRI = "corpus_pcri"
 MEAN = "accuracy"
 """The corpus metric that is a mean of scores, which cell metrics cover already."""
 
@@ -142,11 +140,11 @@ def _has_own_metric(test: PlannedTest) -> bool:
 def part_estimates(scores: CellScores) -> dict[str, Estimate]:
     """Returns the parts of the dataset's own metric, such as precision and recall, by full name."""
     own = _corpus_value(scores, scores.result)
-    return {f"{CORPUS_SCORE}.{part}": own.estimate(value, None, scores.confidence) for part, value in own.score.parts.items()}
+    parts = own.score.parts.items()
+    return {f"{corpus_score.name}.{part}": own.estimate(value, None, scores.confidence) for part, value in parts}
 
 
 @cell_quantity(
-    CORPUS_SCORE,
     _has_own_metric,
     parts=part_estimates,
     reads="the answers of all samples together",
@@ -158,7 +156,7 @@ def part_estimates(scores: CellScores) -> dict[str, Estimate]:
     "has no interval, bound `accuracy`, the mean of the samples' own scores.",
     interval=_CORPUS_INTERVAL,
 )
-def score_estimate(scores: CellScores) -> Estimate:
+def corpus_score(scores: CellScores) -> Estimate:
     """The dataset's own metric (F1, CIDEr, accuracy over groups of questions), where that is no mean of scores.
 
     Its parts, such as ``corpus_score.recall``, are in records; no rule may bound them.
@@ -174,7 +172,6 @@ def score_estimate(scores: CellScores) -> Estimate:
 
 
 @cell_quantity(
-    CORPUS_DROP,
     lambda test: _has_own_metric(test) and test.perturbed,
     reads="the answers of all samples together, clean and perturbed",
     unit="benchmark's own",
@@ -185,7 +182,7 @@ def score_estimate(scores: CellScores) -> Estimate:
     "which samples lost. Use `accuracy_drop`, the loss of the mean score, and `harmful_flip_rate` for both.",
     interval=_CORPUS_INTERVAL,
 )
-def drop_estimate(scores: CellScores) -> Estimate:
+def corpus_drop(scores: CellScores) -> Estimate:
     """What the dataset's own metric loses from clean images to a setting, where that is no mean of scores.
 
     Formula: ``corpus_score(clean) - corpus_score(perturbed)``
@@ -199,7 +196,6 @@ def drop_estimate(scores: CellScores) -> Estimate:
 
 
 @cell_quantity(
-    CORPUS_PCRI,
     lambda test: _has_own_metric(test) and test.views > 1,
     reads="the answers of all samples together, about whole images and about patches",
     unit="ratio",
@@ -212,7 +208,7 @@ def drop_estimate(scores: CellScores) -> Estimate:
     "scores.",
     interval=_CORPUS_INTERVAL,
 )
-def index_estimate(scores: CellScores) -> Estimate:
+def corpus_pcri(scores: CellScores) -> Estimate:
     """One less the ratio of the dataset's own metric of the best patches to that of whole images.
 
     Formula: ``1 - corpus_score(best patch of each sample) / corpus_score(clean)``
@@ -262,7 +258,7 @@ def _value_of(name: str, result: CellResult) -> _CorpusValue:
     if failed := int(np.isnan(result.values).sum()):  # of what is left, nobody knows whether it is easier
         return _CorpusValue(name, CorpusScore(math.nan, {}, len(result.samples) - failed, failed))
     chosen = result.samples, *_answers(result)
-    return _CorpusValue(name, corpus_score(name, *chosen))
+    return _CorpusValue(name, scoring.corpus_score(name, *chosen))
 
 
 def _answers(result: CellResult) -> tuple[tuple[Prediction, ...], tuple[Score, ...]]:

@@ -223,9 +223,9 @@ def _mean_curve_facts(metric: Metric) -> Facts:
 
 BESIDE_SCORES = (
     cell_quantities.label_preserving_drop,
-    corpus.score_estimate,
-    corpus.drop_estimate,
-    corpus.index_estimate,
+    corpus.corpus_score,
+    corpus.corpus_drop,
+    corpus.corpus_pcri,
     cell_quantities.preprocessing_gain,
     cell_quantities.attack_rate,
     cell_quantities.typographic_word_drop,
@@ -237,8 +237,8 @@ BESIDE_SCORES = (
     cell_quantities.refused_share,
     cell_quantities.answer_change_rate,
     cell_quantities.yes_rate_shift,
-    observatory.coverage_estimate,
-    observatory.fixation_estimate,
-    observatory.distance_estimate,
+    observatory.box_coverage,
+    observatory.fixation_rate,
+    observatory.grid_distance,
 )
 """Every quantity that needs more than a table of scores."""

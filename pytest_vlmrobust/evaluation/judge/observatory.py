@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust import metrics
+from pytest_vlmrobust import metrics, scoring
 from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
@@ -21,14 +21,11 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable, five_numbers, per_sample
-from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores
+from pytest_vlmrobust.scoring import better_convention, box_scores
 
 from .context import OBSERVATORY, CellScores, PlannedTest, cell_quantity
 from .reads import baselines_table
 
-FIXATION = "fixation_rate"
-DISTANCE = "grid_distance"
-COVERAGE = "box_coverage"
 LABELS = {
     metrics.Needs.POSITIONS: "positions",
     metrics.Needs.PEOPLE: "groups of people",
@@ -227,7 +224,6 @@ def asks_for_grid_cells(test: PlannedTest) -> bool:
 
 
 @cell_quantity(
-    COVERAGE,
     asks_for_boxes,
     reads="the answers",
     better="higher",
@@ -239,7 +235,7 @@ def asks_for_grid_cells(test: PlannedTest) -> bool:
     "Use `accuracy`, which is the mean overlap in a task that asks for boxes.",
     interval="Wilson's or the exact interval when each sample gives all or none, otherwise guarded Student's t.",
 )
-def coverage_estimate(scores: CellScores) -> Estimate:
+def box_coverage(scores: CellScores) -> Estimate:
     """The share of the boxes asked for that an answer gives, right or wrong, on images under one setting.
 
     Formula: ``mean over samples of (boxes given / boxes asked for)``
@@ -247,12 +243,11 @@ def coverage_estimate(scores: CellScores) -> Estimate:
     Returns:
         A fraction in [0, 1]; NaN where an answer is missing.
     """
-    given = box_coverage(scores.samples, scores.result.predictions)
+    given = scoring.box_coverage(scores.samples, scores.result.predictions)
     return metrics.coverage(given, scores.confidence, source_images=scores.groups)
 
 
 @cell_quantity(
-    FIXATION,
     asks_for_grid_cells,
     reads="the answers to all placements of each item",
     better="lower",
@@ -264,7 +259,7 @@ def coverage_estimate(scores: CellScores) -> Estimate:
     "show. Use `position_gap` for what the position costs.",
     interval="Wilson's interval over items.",
 )
-def fixation_estimate(scores: CellScores) -> Estimate:
+def fixation_rate(scores: CellScores) -> Estimate:
     """The share of images for which a model names the same cell of a grid wherever they stand.
 
     An item with an unreadable answer does not count as fixated.
@@ -283,7 +278,6 @@ def fixation_estimate(scores: CellScores) -> Estimate:
 
 
 @cell_quantity(
-    DISTANCE,
     asks_for_grid_cells,
     left_out="where no answer that can be read is wrong",
     reads="the answers and targets",
@@ -297,7 +291,7 @@ def fixation_estimate(scores: CellScores) -> Estimate:
     "one cell. Use `accuracy` for how often it is right.",
     interval="Fieller's interval: how many answers are wrong is uncertain, too.",
 )
-def distance_estimate(scores: CellScores) -> Estimate | None:
+def grid_distance(scores: CellScores) -> Estimate | None:
     """How many cells a wrong answer is away from the target in a grid.
 
     Formula: ``mean over wrong answers of the number of rows and columns to the target``

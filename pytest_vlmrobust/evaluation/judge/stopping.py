@@ -68,7 +68,7 @@ from .audits import (
     risks,
     step_after,
 )
-from .cell_quantities import UNPARSED_INCREASE
+from .cell_quantities import unparsed_increase
 from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary
 from .measurements import metric_keys, quantity, summary_key
@@ -535,7 +535,7 @@ class Stopping:
             tests = metric_keys(about, own, attempts=attempts)
             planned |= {dataclasses.replace(test, category=name) for test in tests if quantity(test.metric).by_category}
         ruled = {test for test in planned for rule in self._rules_of_strata if rule.applies(test)}
-        return {(test.metric, test.category) for test in ruled if test.metric != UNPARSED_INCREASE}  # see _ruled
+        return {(test.metric, test.category) for test in ruled if test.metric != unparsed_increase.name}  # see _ruled
 
     # Common to audits and looks.
 
@@ -559,7 +559,7 @@ class Stopping:
     def _ruled(self, planned: Iterable[MetricKey]) -> frozenset[str]:
         ruled = {test.metric for test in planned for rule in self.policy.rules if rule.applies(test) and is_blocking(rule)}
         # whether answers are texts that are read, or letters that are scored, is the same for all samples
-        return frozenset(ruled - {UNPARSED_INCREASE})
+        return frozenset(ruled - {unparsed_increase.name})
 
     def _fingerprints(self, dataset: str) -> tuple[str, ...]:
         """Returns the fingerprints that decide the order of samples; this evaluates the clean cell."""

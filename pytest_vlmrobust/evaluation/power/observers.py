@@ -134,7 +134,7 @@ class Observer:
 
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
-        return "" if metric == observatory.FIXATION else not_drawn(metric)
+        return "" if metric == observatory.fixation_rate.name else not_drawn(metric)
 
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings under which it answers."""

@@ -30,18 +30,18 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.evaluation.judge.cell_quantities import (
-    ANSWER_CHANGE_RATE,
-    ATTACK_RATE,
-    DIRECTIONAL_ACCURACY,
-    DIRECTIONAL_SENSITIVITY,
-    LABEL_PRESERVING_DROP,
-    NORMALISED_ACCURACY,
-    TEXT_PREFERENCE,
-    UNPARSED_INCREASE,
-    WORD_DROP,
+    answer_change_rate,
+    attack_rate,
+    directional_accuracy,
+    directional_sensitivity,
+    label_preserving_drop,
+    normalised_accuracy,
+    text_preference,
+    typographic_word_drop,
+    unparsed_increase,
 )
 from pytest_vlmrobust.evaluation.judge.context import DatasetFacts
-from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
+from pytest_vlmrobust.evaluation.judge.corpus import corpus_drop, corpus_pcri, corpus_score
 from pytest_vlmrobust.evaluation.judge.scopes import own_settings
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
@@ -62,23 +62,24 @@ CHURN = 0.015
 CATEGORIES = 20
 """Number of categories of questions, as in MMBench; fewer if each would be too small to count. All lose equally."""
 _NOT_DRAWN = {
-    UNPARSED_INCREASE: "every simulated answer can be read",
-    LABEL_PRESERVING_DROP: "which settings keep the answer of a sample right is known of real images only",
+    unparsed_increase.name: "every simulated answer can be read",
+    label_preserving_drop.name: "which settings keep the answer of a sample right is known of real images only",
     **dict.fromkeys(
-        (CORPUS_SCORE, CORPUS_DROP, CORPUS_PCRI), "the number that a benchmark publishes for all of its answers is not simulated"
+        (corpus_score.name, corpus_drop.name, corpus_pcri.name),
+        "the number that a benchmark publishes for all of its answers is not simulated",
     ),
 }
 """Metrics to the reason why simulated answers cannot give them."""
 BESIDE, CONFIDENT = "#", "confidences"
 """``suite#kind`` is a table of answers of a suite with more than their scores: ``CONFIDENT``, or one of ``OF_FLAGS``."""
 OF_FLAGS = {
-    ATTACK_RATE: ("accuracy", False),
-    ANSWER_CHANGE_RATE: ("accuracy", False),
-    TEXT_PREFERENCE: ("accuracy", False),
-    DIRECTIONAL_ACCURACY: ("accuracy", False),
-    WORD_DROP: ("accuracy_drop", False),
-    NORMALISED_ACCURACY: ("relative_corruption_error", True),
-    DIRECTIONAL_SENSITIVITY: ("relative_corruption_error", True),
+    attack_rate.name: ("accuracy", False),
+    answer_change_rate.name: ("accuracy", False),
+    text_preference.name: ("accuracy", False),
+    directional_accuracy.name: ("accuracy", False),
+    typographic_word_drop.name: ("accuracy_drop", False),
+    normalised_accuracy.name: ("relative_corruption_error", True),
+    directional_sensitivity.name: ("relative_corruption_error", True),
 }
 """Quantity to the metric of flags that it is estimated as, and whether it is 1 minus that metric."""
 _SURENESS = 2.0
@@ -269,17 +270,17 @@ class Profile:
         wrong_options = max(round(1.0 / self.guess), 2) - 1
         attacked = (scores == 0.0) & (rng.random(shape) * wrong_options < 1.0)
         kept, clean, blind = np.ones(table.samples, bool), table.clean, np.zeros(table.samples)
-        if kind == WORD_DROP:
+        if kind == typographic_word_drop.name:
             clean = table.scores(f"{NONSENSE}:2")
-        elif kind in (ATTACK_RATE, TEXT_PREFERENCE):
-            if kind == TEXT_PREFERENCE:
+        elif kind in (attack_rate.name, text_preference.name):
+            if kind == text_preference.name:
                 note = next(place for place, name in enumerate(names) if NOTE in name)
                 kept = (clean > 0.0) & ((scores[note] > 0.0) | attacked[note])
             scores = attacked
             clean = ((clean == 0.0) & (rng.spawn(1)[0].random(table.samples) * wrong_options < 1.0)).astype(float)
-        elif kind == ANSWER_CHANGE_RATE:
+        elif kind == answer_change_rate.name:
             scores = scores != clean
-        elif kind == DIRECTIONAL_SENSITIVITY:
+        elif kind == directional_sensitivity.name:
             kept, clean, blind = clean > 0.0, np.ones(table.samples), np.full(table.samples, 1.0 - self.guess)
         flags = dict(zip(names, scores.astype(float), strict=True))
         return rows_of(ScoreTable(clean, flags, no_image=blind, groups=table.groups), kept)

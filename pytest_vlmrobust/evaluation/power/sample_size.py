@@ -21,7 +21,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.words import first_few, number, question_count
-from pytest_vlmrobust.evaluation.judge.cell_quantities import LABEL_PRESERVING_DROP, WORD_DROP
+from pytest_vlmrobust.evaluation.judge.cell_quantities import label_preserving_drop, typographic_word_drop
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, ORDERS, PATCHES
@@ -56,7 +56,7 @@ _NAMES = 3
 _NOT_DRAWN = {metrics.Needs.UNHINTED_BY_SETTING, metrics.Needs.BASE_BY_SETTING, metrics.Needs.CATEGORIES}
 """Scores and labels that no simulated model has."""
 _WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.CHANCE_LEVELS}
-_TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
+_TAKEN_AS = {label_preserving_drop.name: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them; fewer samples decide less."""
 _PEOPLE = ("a", "b")
 _MILD = "fog:low"
@@ -196,7 +196,7 @@ def undecidable(
             planned.setdefault(test.dataset, set()).add(test)
     undecided = []
     for dataset, tests_of_dataset in planned.items():
-        controls = {f"{NONSENSE}:2"} if any(test.metric == WORD_DROP for test in tests_of_dataset) else set()
+        controls = {f"{NONSENSE}:2"} if any(test.metric == typographic_word_drop.name for test in tests_of_dataset) else set()
         settings = tuple(sorted({test.setting for test in tests_of_dataset if test.family} | controls))
         whole = sizes[dataset], (questions or {}).get(dataset, 0)
         by_size: dict[tuple[int, int], list[_RuleTests]] = {}

@@ -25,7 +25,7 @@ from pytest_vlmrobust.core.prediction import ModelRef, Prediction
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.cell_quantities import UNPARSED_INCREASE, attack_rate, unparsed_increase
+from pytest_vlmrobust.evaluation.judge.cell_quantities import attack_rate, unparsed_increase
 from pytest_vlmrobust.evaluation.judge.context import BASELINE, OBSERVATORY, CellScores, DatasetFacts, PlannedTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import applying, metric_keys, quantities, quantity
@@ -344,7 +344,7 @@ def increase(world: World, setting: str) -> float | None:
     """Returns how many more answers cannot be read under a setting, where that is measured."""
     result = world.evaluator().result(cell(setting))
     test = PlannedTest(cell(setting), DatasetFacts("", "accuracy", result.samples))
-    if UNPARSED_INCREASE not in {one.name for one in applying(test)}:
+    if unparsed_increase.name not in {one.name for one in applying(test)}:
         return None
     estimate = unparsed_increase.estimate(CellScores(world.evaluator(), test, result))
     return None if estimate is None else estimate.value
