@@ -130,7 +130,9 @@ _STRAY_TAG = re.compile(r"</\w{1,20}>$")
 _EMPHASISED = re.compile(r"(\*\*|__)\(?([A-Z])(?:\)?[.:]?|\)?)\1")
 _DOLLARS = re.compile(r"\$LETTER\b\s*=?\s*|\$(?=\(?[A-Za-z](?![A-Za-z]))|(?<=[A-Z])\$")
 _ORDINAL = re.compile(
-    r"\b(?:the )?(?:(first|1st)|(second|2nd)|(third|3rd)|(fourth|4th)|(fifth|5th)) (?:answer )?(?:option|choice)\b", re.IGNORECASE
+    r"(?<!my )(?<!your )\b(?:the )?(?:(first|1st)|(second|2nd)|(third|3rd)|(fourth|4th)|(fifth|5th)) (?:answer )?"
+    r"(?:option|choice)\b(?! (?:is|would be) \W?[A-Z]\b)",
+    re.IGNORECASE,
 )
 _NOUN = r"option|choice|letter|answer|answer'?s|ans|letra|opción|opção|réponse|respuesta|resposta|antwort|risposta|alternativa"
 _REASON = r"(?:because|since|as|for|and|or|but|not|is (?:the |my )?(?:correct|right|answer|best))\b"
@@ -408,6 +410,7 @@ _CROSS: Final = frozenset("xX☒✗✘✕❌")
 _BULLET = " \t-:;,|/•\u2013=."
 _TRUTH = re.compile(r"[A-Z]\W{0,3}\s(?i:true|false|yes|no|correct|incorrect|\d+\s?%)")
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s*", re.MULTILINE)
+_HEAD_OF_TABLE = re.compile(r"\A\|[^\n]*\n\|[-:| ]+\n")
 _WORD_MARK = re.compile(
     rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}"
     r"(?P<text>[^:=(\n]{0,80}?)\s*(?:[:=(→|]|->|\s-|\s)\s*"
@@ -444,6 +447,7 @@ def _ticked(boxes: Mapping[str, str]) -> Outcome:
 
 def _in_words(text: str, options: Options) -> Outcome:
     """Reads "A: false, B: true" and "A: 10%, B: 80%" without other text."""
+    text = _HEAD_OF_TABLE.sub("", text)
     begun = _BEFORE_MARKS.match(text)
     if not _WORD_MARK.match(text, begun.end() if begun else 0):  # most texts are no table, and this is quick
         return None

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from .options import Options
 from .text import WORD, Outcome, Stop, only_answer, strip_ends
-from .words import After, Before, after, before, corrections, last_dissent, roles_of, tokens
+from .words import After, Before, after, before, corrections, is_excepted, last_dissent, roles_of, tokens
 
 MOST_MENTIONS: Final = 150
 """The most mentions that are read, from the end, and the first one."""
@@ -72,7 +72,7 @@ def find_mentions(text: str, options: Options) -> list[Mention]:
     letters = [each for each in letters if not any(begin <= each.start and each.end <= stop for begin, stop in covered)]
     listed = sorted((*letters, *said), key=lambda each: each.start)
     listed = listed if len(listed) <= MOST_MENTIONS else [listed[0], *listed[1 - MOST_MENTIONS :]]
-    return _recitals(with_context(_joined(listed, text, lowered), text, lowered), text)
+    return _recitals(with_context(_joined(listed, text, lowered), text, lowered), text, options.letters)
 
 
 # Letters, each with its option's text if that follows.
@@ -209,8 +209,10 @@ def _is_list(between: str) -> bool:
 # The effect of the words around each mention.
 
 
-_PAIR = re.compile(r"([A-Z])\W{0,2},\s(?:(?:maybe|perhaps|probably|possibly)\s)?\W?([A-Z])")
+_PAIR = re.compile(r"([A-Z])\W{0,2}[,;]\s(?:(?:maybe|perhaps|probably|possibly)\s)?\W?([A-Z])")
 _END = re.compile(r"[.!?\n]")
+_REPLY = re.compile(r"\?[\s\"')]{0,3}(yes|no)\b(?!,? (?:i|we|the) )")
+"""A question with its answer: "A cat? No. A dog? Yes."."""
 
 
 def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = True) -> list[Mention]:
@@ -222,7 +224,7 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
         each = waiting.pop()
         turn = max((end for end in turns if end <= each.start), default=0) if turns else 0
         ceiling = waiting[-1].start if waiting else len(lowered)
-        ahead = before(lowered, each.start, floor, turn)
+        ahead = before(lowered, each.start, floor, turn, in_words=each.in_words)
         pair = _PAIR.fullmatch(text[each.start : each.end]) if len(each.letters) == 2 else None
         if pair and (ahead.denied or ahead.void):  # "unlike B, A fits"
             ceiling = each.start + pair.start(2)
@@ -231,11 +233,15 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
         if ahead.kind == "also" and done:
             each = each._replace(letters=each.letters | done[-1].letters)
         behind = after(lowered, each.end, ceiling)
+        excepted = is_excepted(lowered, each.start, denied_behind=behind.denied)
+        if excepted is not None:
+            ahead, behind = ahead._replace(kind="statement", denied=excepted), behind._replace(denied=False)
         stop = _END.search(text, each.end)
+        asked = stop is not None and stop[0] == "?"
+        if stop and (reply := _REPLY.match(lowered, stop.start())):
+            asked, behind = False, behind._replace(verdict=reply[1] == "yes", denied=reply[1] == "no")
         if ahead.kind != "label" or each.in_words:
-            done.append(
-                each._replace(before=ahead, after=behind, turn=turn, asked=bool(stop) and stop[0] == "?" if stop else False)
-            )
+            done.append(each._replace(before=ahead, after=behind, turn=turn, asked=asked))
         floor = max(each.end, behind.end)
     return done
 
@@ -244,14 +250,15 @@ _HEADER = re.compile(r"(?:\b(?:options|choices)|选项|選択肢)\W*\Z", re.IGNO
 _BETWEEN = re.compile(r"[\s,;.|/)(\[\]&-]*(?:(?:and|or)\s)?[\s(\[]*")
 
 
-def _recitals(listed: list[Mention], text: str) -> list[Mention]:
-    """Marks mentions that only recite the options in sequence: "A. cat B. dog"."""
+def _recitals(listed: list[Mention], text: str, known: frozenset[str]) -> list[Mention]:
+    """Marks mentions that only recite the options in sequence: "A. cat B. dog"; an announced one only if all of them follow."""
     recited: set[int] = set()
+    every = len({letter for each in listed if each.labelled for letter in each.letters}) == len(known)
     for place, (first, second) in enumerate(pairwise(listed)):
         between = text[first.end : second.start]
         if not (first.labelled and second.labelled) or first.letters == second.letters or not _BETWEEN.fullmatch(between):
             continue
-        stated = first.before.kind in ("line", "statement", "conclusion") and place not in recited
+        stated = first.before.kind in ("line", "statement", "conclusion") and place not in recited and not every
         stated = stated and not _HEADER.search(text, max(0, first.start - 20), first.start)
         if not stated or not re.search(r"[.;\n]", between):
             recited |= {place, place + 1}

@@ -48,7 +48,8 @@ def is_other(sentence: str, start: int, end: int) -> bool:
 def spellings(words: str) -> tuple[str, ...]:
     """Returns other spellings of a measure, an equation or a large number: ``5 cm``, ``5cm``; ``x=2``; ``1000``, ``1,000``."""
     if _THOUSANDS.fullmatch(words):
-        return f"{int(words.replace(',', '')):,}", words.replace(",", "")
+        number = int(words.replace(",", ""))
+        return f"{number:,}", str(number), f"{number:,}".replace(",", " ")
     if "=" in words:
         return tuple(sign.join(part.strip() for part in words.split("=")) for sign in ("=", " = "))
     match = _MEASURE.fullmatch(words)
@@ -223,6 +224,8 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
             whole.setdefault(f"{words} {more}", whole[words])
     whole.pop("", None)
     phrases = sorted(((words, letter) for words, letters in whole.items() for letter in letters), key=lambda item: -len(item[0]))
+    for words, letters in _without_noun(whole).items():  # whole answers only: "first" also begins a list of reasons
+        whole.setdefault(words, letters)
     return Options(
         letters=frozenset(letter for letter, _ in items),
         raw=dict(items),
@@ -233,6 +236,18 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
         cells=cells,
         pictures=pictures,
     )
+
+
+def _without_noun(whole: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Returns texts without the noun at the end of all of them, and with "one" in its place: ``first``, ``second one``."""
+    parts = [(words.rpartition(" "), letters) for words, letters in whole.items()]
+    if (
+        len(parts) < 2
+        or len({noun.removesuffix("s") for (_, _, noun), _ in parts}) > 1
+        or not all(first for (first, _, _), _ in parts)
+    ):
+        return {}
+    return {spelled: letters for (first, _, _), letters in parts for spelled in (first, f"{first} one")}
 
 
 def _words_of(text: str, *, cells: bool) -> str:
@@ -298,13 +313,17 @@ _GROUP_BEFORE, _GROUP = re.compile(rf"(?<!\d)[1-9]\d{{0,2}}[{_THIN}]\Z"), re.com
 """Digits of a number whose thousands are set apart by blanks: ``10 000``."""
 
 
+_NO_FRACTION = re.compile(r"\.0+(?![\w%]|[.,]\d)")
+_ELISION = re.compile(r"(?<!\w)(?:[cdjlmnst]|qu|un|all|[dn]ell|[sd]all|sull)'\Z")
+
+
 def _begins_here(text: str, position: int) -> bool:
     """Whether a word begins at ``position``: not inside a word or a number such as ``-3`` or ``1.5``."""
     if not position or not _is_word(text[position]):
         return True
     before = text[position - 1]
     if _is_word(before) or (before in _JOINED and position > 1 and _is_word(text[position - 2])):
-        return False
+        return before == "'" and _ELISION.search(text, max(0, position - 6), position) is not None
     if text[position].isdigit():
         if before in _THIN and _GROUP_BEFORE.search(text, max(0, position - 5), position) and _GROUP.match(text, position):
             return False
@@ -319,6 +338,8 @@ def ends_here(text: str, position: int) -> bool:
     after = text[position]
     if after in _THIN and _GROUP.match(text, position + 1) and _GROUP_BEFORE.search(text, max(0, position - 4), position + 1):
         return False
+    if text[position - 1].isdigit() and _NO_FRACTION.match(text, position):
+        return True
     following = text[position + 1 : position + 2]
     if _is_word(after) or (after in _JOINED and bool(following) and _is_word(following)):
         return False

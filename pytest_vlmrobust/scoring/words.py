@@ -21,13 +21,14 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 13
+VERSION: Final = 14
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (
     *("breaks", "turns", "condition", "hypothetical", "link", "little", "side", "place", "frame"),
     *("answer", "option", "is", "it_is", "choose", "so", "filler", "correct", "fits", "not", "wrong", "unlike", "absent", "or"),
-    *("hedge", "but", "because", "ending", "void", "aside", "also", "dissent", "correction", "yes", "no", "compounds", "label"),
+    *("hedge", "but", "because", "ending", "void", "reporter", "medium", "says", "aside", "also", "dissent", "correction"),
+    *("yes", "no", "compounds", "label"),
 )
 _JOINED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 """Letters of languages without blanks between words."""
@@ -140,8 +141,8 @@ class Before(NamedTuple):
     """Whether it is contrasted with a denied option: "not A but"."""
 
 
-def before(lowered: str, start: int, floor: int = 0, turn: int = 0) -> Before:
-    """Returns the effect of the words before ``start`` on the mention there.
+def before(lowered: str, start: int, floor: int = 0, turn: int = 0, *, in_words: bool = False) -> Before:
+    """Returns the effect of the words before ``start`` on the mention there, of a letter or in words.
 
     Words before ``floor`` belong to another mention, and words before ``turn`` were corrected.
     """
@@ -158,7 +159,8 @@ def before(lowered: str, start: int, floor: int = 0, turn: int = 0) -> Before:
     kind, place = _announced(said, at_start=at_start and floor <= begin)
     between = [word for word in said if word not in _NO_WORDS]
     turned = not between or "but" in _last_phrase(between)[0] or (len(between) == 1 and len(between[0]) == 1)
-    return Before(kind, _denies(_clause(said, place)), _is_void(sentence, len(sentence) - len(said) + place, kind), turned)
+    void = _is_void(sentence, len(sentence) - len(said) + place, kind, in_words=in_words)
+    return Before(kind, _denies(_clause(said, place)), void, turned)
 
 
 _NO_WORDS: Final = frozenset(["then", "rather", ",", ";", "always"])
@@ -274,12 +276,28 @@ def _has_phrase(said: list[str], text: str, *roles: str) -> bool:
     return any(f" {phrase} " in text for word in said if word in known for phrase in known[word])
 
 
+_EXCEPT = re.compile(
+    r"\b(?P<of>all|every\w*|any\w*|each|none|nothing|no)\b[^.,;!?\n]{0,40}?"
+    r"\b(?:except|but|save|besides|other than|apart from)\s(?:for\s)?(?:the\s|an?\s|options?\s|[\"'(\[])*\Z"
+)
+
+
+def is_excepted(lowered: str, start: int, *, denied_behind: bool) -> bool | None:
+    """Whether an exception is denied: "all but B fit", not "all but B are wrong"; None if the mention is none."""
+    found = _EXCEPT.search(lowered, max(0, start - _REACH), start)
+    if found is None:
+        return None
+    ahead = tokens(_SENTENCE_END.split(lowered[max(0, start - _REACH) : found.start()])[-1])
+    negative = found["of"] in ("none", "nothing", "no") or denied_behind or _denies(_clause(ahead, len(ahead)))
+    return not negative
+
+
 _THAT: Final = (["что"], ["dass"], ["że"], ["that"])
 
 
-def _is_void(sentence: list[str], place: int, kind: str) -> bool:
+def _is_void(sentence: list[str], place: int, kind: str, *, in_words: bool) -> bool:
     """Whether a sentence only supposes or reports what follows; before a comma only a condition does."""
-    if _signs("void", "aside", "condition").isdisjoint(sentence) and all(map(str.isascii, sentence)):
+    if _signs("void", "reporter", "medium", "aside", "condition").isdisjoint(sentence) and all(map(str.isascii, sentence)):
         return False
     begin = max((at + 1 for at, word in enumerate(sentence[:place]) if "turns" in roles_of(word)), default=0)
     part = [word for at, word in enumerate(sentence) if at >= begin and (word != "," or sentence[at + 1 : at + 2] not in _THAT)]
@@ -290,13 +308,33 @@ def _is_void(sentence: list[str], place: int, kind: str) -> bool:
     clause, whole = part[comma:], f" {' '.join(part)} "
     if any("aside" in roles_of(word) and not (word == "whether" and kind == "statement") for word in clause):
         return True
-    if any("void" in roles_of(word) for word in part) or _has_phrase(part, whole, "void"):
+    if (
+        any("void" in roles_of(word) for word in part)
+        or _has_phrase(part, whole, "void")
+        or _is_reported(part, in_words=in_words)
+    ):
         return True
     if _has_phrase(clause, f" {' '.join(clause)} ", "aside"):
         return True
     if any("condition" in roles_of(word) for word in part[:comma]) and any("hypothetical" in roles_of(word) for word in part):
         return True
     return not whole.isascii() and any(phrase in whole for phrase in words().joined["void"])
+
+
+_SAID_SOON = 4
+"""Words behind a reporter among which a word of saying is looked for."""
+
+
+def _is_reported(said: list[str], *, in_words: bool) -> bool:
+    """Whether others say what follows; writing in the image may well say an answer in words: "The sign says STOP"."""
+    sources = frozenset(["reporter"]) if in_words else frozenset(["reporter", "medium"])
+    for place, word in enumerate(said):
+        if not sources.isdisjoint(roles_of(word)):
+            behind = said[place + 1 : place + 1 + _SAID_SOON]
+            behind = behind[: behind.index(",")] if "," in behind else behind
+            if "according" in said[max(0, place - 3) : place] or any("says" in roles_of(each) for each in behind):
+                return True
+    return False
 
 
 # The words after a mention.
@@ -317,13 +355,15 @@ class After(NamedTuple):
 
 
 _MODAL: Final = frozenset(["can", "could", "may", "might"])
+_SUPPOSES: Final = frozenset(["would", "could", "might"])
 _SET_OFF: Final = frozenset('.,:;!-"([')
 _ENDING: Final = frozenset(["because", "ending", "unlike", "so"])
 _LINKING: Final = frozenset(["is", "filler", "option", "ending", "link"])
 _BEHIND_VOID = re.compile(
-    r"\W*(?:if|unless|when|draft"
+    r"[^\w.!?\n]*(?:if|unless|when)\b|\W*(?:draft"
     r"|(?:was |is )?(?:an? |my |the )?(?:initial|earlier|previous|first) (?:guess|draft|thought|answer))\b"
     r"|\W{0,3}(?:is|was|would|could|might|may)\b[^.!?;,\n]{0,60}\b(?:if|unless|provided|had (?:it|the|there))\b(?! (?:i|we)\b)"
+    r"|\W{0,3}(?:is|are|seems?|looks?|remains?) (?:also |still )?(?:an? )?(?:possible|plausible|possibility|candidate)\b"
 )
 
 
@@ -346,7 +386,8 @@ def after(lowered: str, end: int, ceiling: int) -> After:
         return _after_joined(lowered, found[count][1] - len(said[count]), limit, plain, modal=not _MODAL.isdisjoint(said[:count]))
     if what == "denied":
         return plain._replace(denied=True, end=found[count - 1][1])
-    return plain._replace(verdict=what == "verdict" and _MODAL.isdisjoint(said[:count]))
+    verdict = what == "verdict" and _MODAL.isdisjoint(said[:count])
+    return plain._replace(verdict=verdict, void=plain.void or (not verdict and said[:1] != [] and said[0] in _SUPPOSES))
 
 
 def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[str, int]:
@@ -425,7 +466,7 @@ def _has_sign(lowered: str, role: str) -> bool:
 
 
 _UNSETTLED = re.compile(
-    r"wait|hold on|let me|hmm|checking again|looking again|thinking again|等等|等一下|待って|잠깐|espera|moment"
+    r"wait|hold on|let me|then again|hmm|checking again|looking again|thinking again|等等|等一下|待って|잠깐|espera|moment"
 )
 _NO = re.compile(r"(?<=[.!?;,:\n-]\s)(?:no|nope)\s*[,.!:-]+\s*")
 
@@ -468,6 +509,6 @@ def asserted(text: str) -> str:
     for match in _SENTENCE.finditer(text):
         sentence, begin = text[begin : match.end()], match.end()
         said = tokens(sentence.lower())
-        if said[-1:] != ["?"] and not _is_void(said, 0, ""):
+        if said[-1:] != ["?"] and not _is_void(said, 0, "", in_words=True):
             kept.append(sentence)
     return "".join(kept).strip() or text

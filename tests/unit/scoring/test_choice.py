@@ -283,9 +283,24 @@ def test_the_number_of_an_option_is_not_its_text(text: str, options: dict[str, s
 
 @pytest.mark.cases(
     ("text", "letter"),
+    [("The second one.", "B"), ("the first", "A"), ("Both", "C"), ("neither", "D"), ("First, I look at the second image.", "B")],
+)
+def test_a_noun_of_all_options_may_be_left_out(text: str, letter: str) -> None:
+    pictures = {"A": "The first image", "B": "The second image", "C": "Both images", "D": "Neither image"}
+    assert extract_choice(text, pictures).answer == letter
+
+
+def test_an_option_behind_an_elision_is_a_word() -> None:
+    assert extract_choice("Il s'agit d'une vache.", {"A": "un chat", "B": "une vache"}).answer == "B"
+
+
+@pytest.mark.cases(
+    ("text", "letter"),
     [
-        ("10 000", None),
-        ("There are 10 000 people.", None),
+        ("10 000", "D"),
+        ("The answer is 100.0", "B"),
+        ("There are 10 000 people.", "D"),
+        ("There are 100 000 people.", None),
         ("There are 1,000 people.", "C"),
         ("1,000", "C"),
         ("10000", "D"),

@@ -124,6 +124,8 @@ def test_what_does_not_say_that_it_is_the_answer(text: str) -> None:
         ],
         *["Suppose it is {}.", "I was going to say {}.", "Is it {}?", "A common mistake is {}.", "Choose {} if it barks."],
         *["The answer is {}. That is wrong.", "Mi colega dice que la respuesta es {}.", "Zuerst dachte ich, die Antwort ist {}."],
+        *["According to the hint, it is {}.", "You might think that it is {}.", "The sign says {}.", "My second choice is {}."],
+        *["The answer would be {} if it meowed.", "{} is plausible.", "It looks like {}. Then again, it might be D or A."],
         *["有人说答案是{}。", "同僚は答えは{}と言う", "Если бы ответ {}.", "Wrong answer: {}"],
     ],
 )
@@ -152,6 +154,24 @@ def test_what_the_writer_does_not_hold_is_no_answer(template: str, letter: str) 
     ],
 )
 def test_of_a_correction_the_last_is_read(text: str) -> None:
+    assert extract_choice(text, OPTIONS).answer == "B"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[
+            "The best caption is B.",
+            "According to the image, the answer is B.",
+            "The teacher and her students sit, so B.",
+            "They bark, so B.",
+        ],
+        *["The sign says dog.", "A cat would have whiskers. The animal is therefore a dog.", "A cat? No. A dog? Yes."],
+        *["All options except B are wrong.", "I rule out everything but B.", "My first choice is B; my second choice is A."],
+        *["I don't think it's A; B fits better.", "Between A and B, the snout favors B."],
+    ],
+)
+def test_what_the_picture_shows_is_held(text: str) -> None:
     assert extract_choice(text, OPTIONS).answer == "B"
 
 
