@@ -94,6 +94,7 @@ class OwnRows:
         self.path = path
         self.problems = Problems(path, part)
         self.image_files: dict[str, Path] = {}
+        self._unknown: dict[str, list[tuple[Place, Any]]] = {}
 
     def draft(self, row: Mapping[str, Any], place: Place, inline: Inline) -> Draft | None:
         """Returns the draft of a row; if its keys are wrong, notes problems and returns ``None``."""
@@ -101,23 +102,32 @@ class OwnRows:
 
     def contents(self, drafts: Iterable[Draft | None], expected: str) -> Contents:
         """Returns the samples of the file; images are decoded only when a sample's image is loaded."""
-        samples = finish(list(filter(None, drafts)), self.problems, "id")
+        made = list(filter(None, drafts))
+        self._report_unknown_keys()
+        samples = finish(made, self.problems, "id")
         if not samples:
             raise DatasetError(f"{self.path} is empty: expected {expected}")
         return Contents(samples, self.image_files, tuple(self.problems.notes))
 
     def _has_the_right_keys(self, row: Mapping[str, Any], place: Place) -> bool:
         before = len(self.problems.messages)
-        for key in row:
-            if key not in KEYS and not key.startswith(META):
-                slices = f"; what is no part of a question is called {META}{key}"
-                self.problems.add(place, key, row[key], f"no such key.{did_you_mean(key, KEYS)} Known: {', '.join(KEYS)}{slices}")
+        unknown = [key for key in row if key not in KEYS and not key.startswith(META)]
+        for key in unknown:
+            self._unknown.setdefault(key, []).append((place, row[key]))
         for key in REQUIRED:
             if key not in row:
                 self.problems.add(place, key, None, "a value: this key is required")
         if ("image" in row) == ("images" in row):
             self.problems.add(place, "image", [key for key in ("image", "images") if key in row], "either 'image' or 'images'")
-        return len(self.problems.messages) == before
+        return not unknown and len(self.problems.messages) == before
+
+    def _report_unknown_keys(self) -> None:
+        """Adds one problem for each unknown key, because a file usually has it in every row."""
+        for key, found in self._unknown.items():
+            place, value = found[0]
+            rows = f" (the first of {len(found)} rows with it)" if len(found) > 1 else ""
+            names = f"If it describes the question, call it {META}{key}.{did_you_mean(key, KEYS)} Known: {', '.join(KEYS)}"
+            self.problems.add(place, key, value, f"no such {self.problems.part}{rows}. {names}")
 
 
 class _Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -136,21 +137,25 @@ def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -
     if corpus_metric not in CORPUS_METRICS:
         raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")
     first: dict[str, Sample] = {}
+    count: Counter[str] = Counter()
     for sample in samples:
-        first.setdefault(sample.scorer or sample.task, sample)
+        name = sample.scorer or sample.task
+        first.setdefault(name, sample)
+        count[name] += 1
     for name, sample in first.items():
-        _refuse_undeclared(sample, dataset)
+        _refuse_undeclared(sample, dataset, count[name])
         if name not in SCORERS:
             raise UnknownName("scorer", name, SCORERS.names(), where=f"dataset {dataset!r}, sample {sample.id!r}")
 
 
-def _refuse_undeclared(sample: Sample, dataset: str = "") -> None:
+def _refuse_undeclared(sample: Sample, dataset: str = "", count: int = 1) -> None:
     if sample.scorer != UNDECLARED or UNDECLARED in SCORERS:
         return
     where = f"dataset {dataset!r}, sample" if dataset else "sample"
+    like_it = f" (the first of {count})" if count > 1 else ""
     raise UsageError(
-        f"{where} {sample.id!r} is not scored: nothing says how its answer is compared with the target. Expected a "
-        f"scorer, one of {', '.join(SCORERS.names())}: for NAME.tsv in NAME.benchmark.yaml beside it, such as "
-        '\'kinds: [{task: open, scorer: anls}]\'; in a .jsonl as "scorer" of each line, or "task": "open" for the '
-        "scorer 'open'"
+        f"{where} {sample.id!r} is not scored{like_it}: it is an open question, and the data do not say how its answer is "
+        'compared with the target. In a .jsonl, write "task": "open" in each such line for the scorer \'open\', or "scorer" with one of '
+        f"{', '.join(SCORERS.names())}. For NAME.tsv, write NAME.benchmark.yaml beside it, such as "
+        "'kinds: [{task: open, scorer: anls}]'"
     )

@@ -249,9 +249,7 @@ def test_a_sample_size_that_no_number_can_hold(project: Project, size: str) -> N
 def test_data_that_do_not_say_how_they_are_scored(any_project: Project) -> None:
     any_project.write("data.jsonl", '{"id": "q0", "image": "pictures/0.png", "question": "How many?", "answer": "3"}\n')
     result = any_project.run()
-    refused(
-        result, "dataset 'data', sample 'q0' is not scored", "Expected a scorer, one of choice, yes_no", '"scorer" of each line'
-    )
+    refused(result, "dataset 'data', sample 'q0' is not scored", '"task": "open"', '"scorer" with one of choice, yes_no')
     assert result.stdout.str().count("is not scored") + result.stderr.str().count("is not scored") == 1
 
 

@@ -130,7 +130,7 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
 @pytest.mark.cases(
     ("line", "message"),
     [
-        (row(anwser="B"), "key 'anwser': found 'B', expected no such key. Did you mean 'answer'? Known: id, image"),
+        (row(anwser="B"), "call it meta.anwser. Did you mean 'answer'? Known: id, image"),
         (row(answer=...), "own.jsonl:1, id 'q1', key 'answer': found None, expected a value: this key is required"),
         (row(image=...), "key 'image': found [], expected either 'image' or 'images'"),
         (row(images=["pictures/1.png"]), "found ['image', 'images'], expected either"),
@@ -368,9 +368,9 @@ def test_a_picture_inside_a_csv_is_read_when_it_is_shown(tmp_path: Path) -> None
     [
         (
             CSV.replace("category", "categroy"),
-            "own.csv:2, row id '1', column 'categroy': found 'x', expected no such key. Did you",
+            "own.csv:2, row id '1', column 'categroy': found 'x', expected no such column (the first of 2 rows with it). If",
         ),
-        (CSV.replace("category", "weather"), "what is no part of a question is called meta.weather"),
+        (CSV.replace("category", "weather"), "If it describes the question, call it meta.weather. Known: id"),
         (CSV.replace("Which?,cat", "Which?,cat,more"), "own.csv:3, row id '2', column '(all)': found '12 fields', expected 11"),
         (
             CSV.replace(",f'}\",A", ",f'}\",A").replace('",A\n', '",C\n'),

@@ -151,11 +151,10 @@ def test_a_misspelt_scorer_is_named_with_its_first_sample() -> None:
 def test_an_open_question_whose_scorer_nobody_declared_is_refused() -> None:
     undeclared = asked(1, UNDECLARED)
     with pytest.raises(UsageError) as caught:
-        check_scoring("data", "accuracy", [asked(0), undeclared])
+        check_scoring("data", "accuracy", [asked(0), undeclared, asked(2, UNDECLARED)])
     text = str(caught.value)
-    assert text.startswith("dataset 'data', sample 'q1' is not scored: nothing says how its answer is compared with the target.")
-    assert f"Expected a scorer, one of {', '.join(names())}: for NAME.tsv in NAME.benchmark.yaml beside it" in text
-    assert 'in a .jsonl as "scorer" of each line' in text
+    assert text.startswith("dataset 'data', sample 'q1' is not scored (the first of 2): it is an open question, and the data do")
+    assert f'or "scorer" with one of {", ".join(names())}. For NAME.tsv, write NAME.benchmark.yaml beside it' in text
     with pytest.raises(UsageError, match=r"^sample 'q1' is not scored"):
         score(undeclared, said("7"))
 
