@@ -492,7 +492,7 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
         "processor_class": type(processor).__name__,
         "image_processor_class": type(processor.image_processor).__name__,
         "preprocessing": preprocessing_of(processor.image_processor),
-        "image_size": {key: value for key, value in dict(processor.image_processor.size).items() if value is not None},
+        "image_size": {key: value for key, value in dict(processor.image_processor.size or {}).items() if value is not None},
         "parameters": int(model.num_parameters()),
         "dtype": str(model.dtype).removeprefix("torch."),
         "attention": str(model.config._attn_implementation),  # noqa: SLF001 - the one place that says what was chosen
