@@ -306,7 +306,7 @@ def _samples_in_words(needed: SamplesNeeded, estimate: Estimate) -> str:
     would = f"about {question_count(_rounded_up(needed.most), images)} would decide it if this value is the true one"
     if needed.most <= max(_HARDLY_HELPS * estimate.n, _HARDLY_FOUND):
         return would
-    return f"{would}: it lies almost on the bound, so more questions hardly help; change the bound or waive it"
+    return f"{would}: it lies almost on the bound, so more questions hardly help. Improve the model, or change the bound"
 
 
 def _rounded_up(count: int) -> int:

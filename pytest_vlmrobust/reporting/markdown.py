@@ -77,7 +77,9 @@ def model_card(view: RunView) -> str:
 
 
 def _verdict(test: ViewedTest) -> str:
-    return NO_VERDICT if test.record.outcome is Outcome.MEASURED else str(test.record.outcome)
+    if test.record.outcome is Outcome.MEASURED:
+        return NO_VERDICT if test.record.is_gated else "not shown"
+    return str(test.record.outcome)
 
 
 def _noise_row(repeat: Repeatability, metrics: Sequence[str]) -> list[str]:

@@ -34,8 +34,8 @@ _OF_SPLIT = {CLEAN_NAME: "", "observatory_id": "augmented", "observatory_ood": "
 
 
 def outcome_counts(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
-    """Returns the number of records per outcome, worst first, without zeros."""
-    counts = Counter(record.outcome for record in records)
+    """Returns the number of verdicts per outcome, worst first, without zeros; a budget that is let pass has none."""
+    counts = Counter(record.outcome for record in records if record.is_gated or record.outcome is not Outcome.MEASURED)
     return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
 
 

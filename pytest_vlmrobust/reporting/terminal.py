@@ -290,8 +290,8 @@ def _open_rules(console: Console, view: RunView, room: int) -> None:
         about, measure = worst.about, worst.measure
         value = " ".join(filter(None, [measure.shown, interval(about.low, about.high, measure.unit)]))
         tests = f", {quantity(len(others) + 1, 'test')}" if others else ""
-        line = on_one_line(f"{about.rule}: {measure.called} {value}, bound {about.bound}{tests}")
-        console.print(f"[yellow]not shown[/] {_markup(_cut(line, console.width - len('not shown ')))}", soft_wrap=True)
+        line = on_one_line(f"{about.rule}: {measure.called} {value}, bound {about.bound}{tests}, allowed")
+        console.print(f"[yellow]undecided[/] {_markup(_cut(line, console.width - len('undecided ')))}", soft_wrap=True)
     if left := len(groups) - len(shown):
         more = quantity(left, "more rule is", "more rules are") if shown else quantity(left, "rule is", "rules are")
         console.print(f"{'… and ' if shown else ''}{more} not shown to hold{_read_in(view.facts)}", style="dim", soft_wrap=True)

@@ -560,9 +560,9 @@ def _answers(cells: Sequence[Record]) -> list[Limit]:
     answers = quantity(total, "answer")
     kinds: dict[str, Callable[[int], str]] = {
         "n_errors": lambda n: f"{n} of {quantity(total, 'inference')} failed ({percent(n / total)}): these have no score",
-        "n_unparsed": lambda n: f"no rule could read {n} of {answers} ({percent(n / total)}): these count as wrong",
+        "n_unparsed": lambda n: f"{n} of {answers} could not be read ({percent(n / total)}): these count as wrong",
         "n_refused": lambda n: f"{n} of {answers} were refused ({percent(n / total)}): these count as wrong",
-        "n_guessed": lambda n: f"no rule could read {quantity(n, 'answer')} without the images: these count as guesses",
+        "n_guessed": lambda n: f"{quantity(n, 'answer')} without the images could not be read: these count as guesses",
     }
     found: list[Limit] = []
     for name, text in kinds.items():

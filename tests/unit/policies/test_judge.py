@@ -543,4 +543,4 @@ def test_questions_that_are_needed_are_one_number_with_their_images() -> None:
 @pytest.mark.parametrize(("most", "n", "hopeless"), [(110_000, 900, True), (15_000, 900, False), (900, 20, False)])
 def test_a_value_almost_on_the_bound_is_not_decided_by_more_questions(most: int, n: int, *, hopeless: bool) -> None:
     said = _samples_in_words(SamplesNeeded(400, most), Estimate(0.1, n))
-    assert ("almost on the bound, so more questions hardly help; change the bound or waive it" in said) is hopeless
+    assert ("almost on the bound, so more questions hardly help. Improve the model" in said) is hopeless
