@@ -155,7 +155,7 @@ def _refuse_undeclared(sample: Sample, dataset: str = "", count: int = 1) -> Non
     like_it = f" (the first of {count})" if count > 1 else ""
     raise UsageError(
         f"{where} {sample.id!r} is not scored{like_it}: it is an open question, and the data do not say how its answer is "
-        'compared with the target. In a .jsonl, write "task": "open" in each such line for the scorer \'open\', or "scorer" with one of '
-        f"{', '.join(SCORERS.names())}. For NAME.tsv, write NAME.benchmark.yaml beside it, such as "
+        'compared with the target. In a .jsonl, write "task": "open" in each such line for the scorer \'open\', or "scorer" '
+        f"with one of {', '.join(SCORERS.names())}. For NAME.tsv, write NAME.benchmark.yaml beside it, such as "
         "'kinds: [{task: open, scorer: anls}]'"
     )
