@@ -149,6 +149,10 @@ class Baseline(StoredAnswers):
         shared = quantity(sum(kept), "common sample")
         return (f"{dataset} {ON_COMMON} {shared}: {alone} of this run and {gone} of the baseline are left out",)
 
+    def earlier(self, cells: Iterable[Cell]) -> list[CellResult]:
+        """Returns the earlier run's answers for the cells of this run that it has."""
+        return [self.checked(self._earlier_cell(cell)) for cell in cells if self.has_cell(cell)]
+
     def checked(self, cell: Cell, *, whole: bool = True) -> CellResult:
         """Returns the earlier run's answers for a cell; without ``whole`` also if it asked only part of the samples."""
         result = self.result(cell) if whole else self.partial(cell)
@@ -223,7 +227,7 @@ class Baseline(StoredAnswers):
 
     def _check_same(self, dataset: str, now: Questions) -> None:
         """Refuses samples that do not pair: different ids, or a different question, answer or image under an id."""
-        before, after = ({sample.id: sample.asked for sample in run.samples(dataset)} for run in (self, now))
+        before, after = ({sample.id: sample for sample in run.samples(dataset)} for run in (self, now))
         shown, pictures = self.pictures(dataset), now.pictures(dataset)
         common = before.keys() & after.keys()
         alone = {
@@ -232,7 +236,8 @@ class Baseline(StoredAnswers):
         }
         differ = {
             **(alone if not (self.common and common) else {}),
-            "ask something else there": {name for name in common if before[name] != after[name]},
+            "ask something else there": {name for name in common if before[name].asked != after[name].asked},
+            "are scored otherwise there": {name for name in common if _scoring(before[name]) != _scoring(after[name])},
             "show other images there": {
                 name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])
             },
@@ -246,6 +251,10 @@ class Baseline(StoredAnswers):
                 f"{_ADDED if any(alone.values()) and not self.common else ''}"
                 "Where questions or images were changed on purpose, run the other model on them and compare with that run"
             )
+
+
+def _scoring(sample: Sample) -> tuple[str, str]:
+    return sample.task, sample.scorer
 
 
 _ADDED = (

@@ -175,6 +175,8 @@ class Measurement:
     """The record without verdicts; its measures are those that no rule is about."""
     results: Sequence[CellResult] = ()
     """The answers that budgets are about: all that it rests on, and of a cell the attempts that it is compared with."""
+    earlier: Sequence[CellResult] = ()
+    """The answers of the earlier run that it is compared with."""
     excused: str = ""
     """Why unreadable answers break no budget: the model is not shown to do the task."""
     why_not_passed: str = ""
@@ -307,7 +309,13 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
         )
     excused = sources.why_task_not_shown(cell.model, cell.dataset)
     return Measurement(
-        cell, estimates, draft, [result, *tried], excused, why_not_passed=_why_not_passed(cell, str(cell.setting), sources)
+        cell,
+        estimates,
+        draft,
+        [result, *tried],
+        baseline.earlier([cell]) if baseline else (),
+        excused,
+        why_not_passed=_why_not_passed(cell, str(cell.setting), sources),
     )
 
 
@@ -383,6 +391,9 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
         [(summary_key(sweep), own), *further],
         draft,
         results,
+        sources.baseline.earlier(reads.compared)
+        if sources.baseline and metrics.Needs.BASELINE_BY_SETTING in metric.needs
+        else (),
         why_not_passed=_why_not_passed(sweep, sweep.split, sources),
     )
 

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import MetricKey, Policy
 
-from .budgets import budget_measures, failure_measures
+from .budgets import budget_measures, failure_measures, why_no_bar
 from .measure import Measurement
 from .measurements import quantities
 
@@ -48,9 +48,14 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
 def judge_estimates(
     measurement: Measurement, policy: Policy, today: date, decided: Verdicts | None
 ) -> list[tuple[MetricKey, Estimate, Measure]]:
-    """Judges each estimate and returns it as judged: an estimate that keeps its bound without need of images is not valid."""
-    judged = []
+    """Judges each estimate and returns it as judged.
+
+    One that keeps its bound without need of images is not valid, and one against answers that are no bar has no value.
+    """
+    judged, no_bar, known = [], why_no_bar(policy, measurement.earlier, today), quantities()
     for test, estimate in measurement.estimates:
+        if no_bar and test.metric in known and known[test.metric].compares_with_earlier_run:
+            estimate = Estimate(math.nan, estimate.n, reason=no_bar)  # noqa: PLW2901
         measure = _judged(policy, test, estimate, today, None if decided is None else decided[test])
         if measure.outcome is Outcome.PASS and measurement.why_not_passed:
             estimate = dataclasses.replace(estimate, valid=False, reason=measurement.why_not_passed)  # noqa: PLW2901

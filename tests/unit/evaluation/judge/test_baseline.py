@@ -111,8 +111,12 @@ def test_a_setting_that_was_not_measured_then_is_not_applicable(world: World) ->
             lambda samples: [dataclasses.replace(samples[0], question="Another one?"), *samples[1:]],
             "1 ask something else there \\(q0\\)",
         ),
+        (
+            lambda samples: [dataclasses.replace(samples[0], scorer="exact"), *samples[1:]],
+            "1 are scored otherwise there \\(q0\\)",
+        ),
     ],
-    ids=["fewer", "more", "changed"],
+    ids=["fewer", "more", "changed", "scored"],
 )
 def test_other_samples_are_refused(world: World, change: Callable[[list[object]], list[object]], words: str) -> None:
     then = measured(world, "then")
@@ -211,6 +215,22 @@ def test_a_failed_inference_is_neither_broken_nor_fixed(world: World) -> None:
     record = judged(world, then).run(cell("flip_v"))
     assert math.isnan(measure(record, "baseline_drop").value)
     assert (record.broken, record.fixed) == ((), ())
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_answers_that_could_not_be_read_are_no_bar(world: World, read: bool) -> None:
+    world.model.answer = lambda request: "B" if read or request.setting != "flip_v" else "What?"
+    then = measured(world, "then")
+    world.model.answer, world.model.version = wrong("flip_v", *range(6)), "2"
+    judge = judged(world, then)
+    found = [judge.run(cell("flip_v")), judge.run(sweep_of("mean_baseline_drop"), [Setting.parse("flip_v")])]
+    assert {record.outcome for record in found} == {Outcome.FAIL if read else Outcome.INCONCLUSIVE}
+    unread = "the baseline is no bar: unparsed_rate 100.0 %"
+    assert [
+        unread in measure(record, name).reason
+        for record, name in zip(found, ("baseline_drop", "mean_baseline_drop"), strict=True)
+    ] == [not read] * 2
+    assert judge.run(cell("flip_h")).outcome is Outcome.PASS
 
 
 def test_models_are_matched_by_name_or_because_there_is_only_one(world: World) -> None:
