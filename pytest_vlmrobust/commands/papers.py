@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.words import first_few, quantity
 from .arguments import Commands, add_command, in_color, named_run, say, show, width
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.evaluation.after.publication import PublishedTable, Reproduced, ReproducedTable, Reproduction
+    from pytest_vlmrobust.evaluation.after.published import PublishedTable, Reproduced, ReproducedTable, Reproduction
 
 
 def add(commands: Commands) -> None:
@@ -195,7 +195,7 @@ def _printed(table: ReproducedTable, width: int, color: bool) -> str:
 
 
 def _reading(reproduction: Reproduction) -> list[str]:
-    from pytest_vlmrobust.evaluation.after.publication import AGREES, COMPATIBLE, DIFFERS, MULTIPLE
+    from pytest_vlmrobust.evaluation.after.published import AGREES, COMPATIBLE, DIFFERS, MULTIPLE
 
     if not reproduction.runs and not any(value.ours for table in reproduction.tables for value in table.values):
         return ["With --run RUN, ours stand beside the published numbers."]

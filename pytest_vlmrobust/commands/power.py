@@ -347,7 +347,7 @@ def _with_dataset(profile: Any, options: argparse.Namespace) -> Any:
 
 
 def _shift_profile(profile: Any, options: argparse.Namespace) -> Any:
-    from pytest_vlmrobust.evaluation.power.shift import shift
+    from pytest_vlmrobust.evaluation.power.simulation import shift
 
     for text in options.shift:
         metric, equals, value = text.partition("=")

@@ -82,13 +82,20 @@ from .observatory import (
     HumanReference,
     does_the_task,
     exceeds_the_prompt,
+    gain_interval,
     group_gap,
     group_means,
+    hint_gain,
     human_reference,
+    identity_accuracy,
     identity_drop,
     identity_drop_by_split,
     position_gap,
     signed_group_gap,
+    split_group_gap,
+    split_position_gap,
+    split_transfer_retention,
+    thinking_gain,
     transfer_retention,
 )
 from .patches import (
@@ -150,15 +157,6 @@ from .severity import (
     severity_violation,
     tail_share,
     tier_shares,
-)
-from .splits import (
-    gain_interval,
-    hint_gain,
-    identity_accuracy,
-    split_group_gap,
-    split_position_gap,
-    split_transfer_retention,
-    thinking_gain,
 )
 from .statistics.means import exact_interval
 from .statistics.paired import paired_drop_interval

@@ -15,7 +15,6 @@ from pytest_vlmrobust.core.registry import RegistryState
 from . import (
     adapters,
     blur,
-    directional,
     extras,
     geometric,
     noise,
@@ -38,7 +37,7 @@ __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corr
 FAMILIES = (
     *(blur, noise, weather, geometric, tone, resolution, overlay),
     *(preprocessing, observatory, standins, extras),
-    *(options, typographic, wording, directional, adapters),
+    *(options, typographic, wording, adapters),
 )
 """The modules that register the built-in perturbations on import."""
 OFFERED_GRIDS = preprocessing.GRIDS
@@ -81,7 +80,7 @@ SETS: dict[str, Callable[[], list[str]]] = {
     "options": lambda: _settings(("option_order",)),
     "typographic": lambda: _settings(typographic.NAMES),
     "wording": lambda: _settings(wording.NAMES),
-    "directional": lambda: _settings(directional.NAMES),
+    "directional": lambda: _settings(wording.DIRECTIONAL),
     "observatory_id": lambda: _settings(OBSERVATORY_ID),
     "observatory_ood": lambda: _settings(_illusions()),
     "all": lambda: _settings(tuple(dict.fromkeys((*ROBUSTBENCH, *REGISTRY.names())))),

@@ -224,7 +224,7 @@ class Evaluation:
         """The judge, which turns measurements into records; creating it writes the judge inputs and opens the evidence."""
         from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.judge import Judge
-        from pytest_vlmrobust.evaluation.run.families import families
+        from pytest_vlmrobust.evaluation.run.plan import families
 
         self.evaluator.witness = self.evidence_writer
         members = families(self.inputs.models)

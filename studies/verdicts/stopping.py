@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from pytest_vlmrobust.evaluation.judge.audits import moments
-from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares
+from pytest_vlmrobust.evaluation.judge.stopping import look_sizes, risk_shares
 from pytest_vlmrobust.metrics.sequential import Audit, max_drop
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.paired import drop_test

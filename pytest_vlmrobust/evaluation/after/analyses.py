@@ -19,9 +19,8 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.reads import chance_levels, score_table
-from pytest_vlmrobust.evaluation.run.chains import OUTCOMES, outcome_of_chain
-from pytest_vlmrobust.evaluation.run.families import DIRECT, families, family_name
-from pytest_vlmrobust.evaluation.run.results import CellResult, positions
+from pytest_vlmrobust.evaluation.run.plan import DIRECT, families, family_name
+from pytest_vlmrobust.evaluation.run.results import OUTCOMES, CellResult, outcome_of_chain, positions
 from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.statistics.paired import interval_of
 from pytest_vlmrobust.metrics.table import five_numbers

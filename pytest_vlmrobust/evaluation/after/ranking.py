@@ -16,10 +16,10 @@ from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, refuse_unlike_answers
-from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
-from pytest_vlmrobust.evaluation.run.families import DIRECT
 from pytest_vlmrobust.evaluation.run.manifest import ORIGIN
+from pytest_vlmrobust.evaluation.run.plan import DIRECT
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
+from pytest_vlmrobust.evaluation.run.results import words_of_thinking
 
 from .paired import RunModel, differing_conditions, manifest, open_models, paired_table, run_models, runs_of
 from .standings import BY, Board, ModelAnalysis, Ranking

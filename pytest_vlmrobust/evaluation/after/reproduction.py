@@ -42,19 +42,20 @@ from pytest_vlmrobust.perturbations.registry import find
 
 from .measured import font_sizes, measured
 from .paired import RunModel, manifest, open_models, paired_table, runs_of
-from .publication import (
+from .published import (
     AGREES,
     COMPATIBLE,
     DECLARED,
     DIFFERS,
     MULTIPLE,
+    Paper,
     PublishedTable,
     PublishedValue,
     Reproduced,
     ReproducedTable,
     Reproduction,
+    paper,
 )
-from .published import Paper, paper
 
 CONFIDENCE = 0.90
 

@@ -16,7 +16,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.evaluation.run.chains import CHAIN_BINS
+from pytest_vlmrobust.evaluation.run.results import CHAIN_BINS
 from pytest_vlmrobust.metrics.severity import ALL
 from pytest_vlmrobust.metrics.table import FIVE_NUMBERS
 

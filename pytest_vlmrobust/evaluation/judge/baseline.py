@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, d
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions, whole_of
-from pytest_vlmrobust.evaluation.run.families import DIRECT
+from pytest_vlmrobust.evaluation.run.plan import DIRECT
 from pytest_vlmrobust.evaluation.run.prompts import scorable_choices
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed

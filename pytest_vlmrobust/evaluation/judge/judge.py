@@ -13,8 +13,8 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
-from pytest_vlmrobust.evaluation.run.families import Family
 from pytest_vlmrobust.evaluation.run.lookahead import Lookahead
+from pytest_vlmrobust.evaluation.run.plan import Family
 from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.policies import Mode, Policy
 

@@ -24,7 +24,7 @@ from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
-from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.plan import families
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.metrics.record import AMBIGUOUS
 from pytest_vlmrobust.policies import Mode, Policy, parse_policy

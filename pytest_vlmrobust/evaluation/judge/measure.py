@@ -29,13 +29,14 @@ from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Answers, AnswersOfChanged
-from pytest_vlmrobust.evaluation.run.chains import chains_by_change, chains_by_outcome
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
-from pytest_vlmrobust.evaluation.run.families import DIRECT, Family
+from pytest_vlmrobust.evaluation.run.plan import DIRECT, Family
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
+    chains_by_change,
+    chains_by_outcome,
     positions,
     reads_blind,
     said_of_guesses,

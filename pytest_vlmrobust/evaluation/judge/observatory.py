@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Answers
-from pytest_vlmrobust.evaluation.run.families import Family
+from pytest_vlmrobust.evaluation.run.plan import Family
 from pytest_vlmrobust.evaluation.run.prompts import prompt_leakage_ious
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS

@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.answers import Answers, chances
 from pytest_vlmrobust.evaluation.run.chance import chance_level
 from pytest_vlmrobust.evaluation.run.data import TaskData
-from pytest_vlmrobust.evaluation.run.families import families, non_thinking_counterpart
+from pytest_vlmrobust.evaluation.run.plan import families, non_thinking_counterpart
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import Needs

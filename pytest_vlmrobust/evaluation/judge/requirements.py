@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import is_slice, kind_of_stratum
 from pytest_vlmrobust.core.words import first_few, points, quantity
-from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.plan import families
 from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS, MANY
 from pytest_vlmrobust.policies import (
     NO_LEVEL,

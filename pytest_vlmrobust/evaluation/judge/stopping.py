@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,11 +32,11 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import BASELINES, Cell, FamilyMetric, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome, Verdict
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import ROUNDING, Estimate
 from pytest_vlmrobust.core.record import BUDGET_METRICS, LARGEST_DROP, Record
-from pytest_vlmrobust.core.sample import kind_of_stratum, strata_by_kind
+from pytest_vlmrobust.core.sample import Sample, kind_of_stratum, strata_by_kind
 from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.answers import AnswersOfChanged
+from pytest_vlmrobust.evaluation.run.answers import AnswersOfChanged, PartOfAnswers
 from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -43,7 +44,7 @@ from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.sequential import pair_order, prior_weights
 from pytest_vlmrobust.metrics.table import Needs, ScoreTable, rung_of
-from pytest_vlmrobust.policies import Bound, MetricKey, Mode, Policy, Rule, Waiver
+from pytest_vlmrobust.policies import Bound, MetricKey, Mode, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
 
 from .audits import (
@@ -69,7 +70,6 @@ from .audits import (
     step_after,
 )
 from .cell_quantities import unparsed_increase
-from .looks import PartialAnswers, first_places, is_blocking, look_sizes, risk_shares, strata_of, with_risk
 from .measure import Measurement, Sources, measure, summary
 from .measurements import metric_keys, quantity, summary_key
 from .reads import Reads, chance_levels, labels_missing, references, score_table
@@ -605,3 +605,86 @@ def _mean(metric: str, clean: NDArray[np.float64], scores: NDArray[np.float64]) 
         return float(scores.mean())
     losses = clean - scores
     return float((losses.clip(min=0.0) if metric == "mean_harmful_flip_rate" else losses).mean())
+
+
+# Looks: interim analyses that judge a test on the samples so far, as if there were no others.
+#
+# Each look spends a part of a rule's risk, and the last look, at all samples, has the rest. The parts add up to the risk, so it
+# holds for any interval and any dependence between looks. Verdicts of audits are final.
+
+
+FIRST_LOOK = 24
+"""Samples at the first look; each further look has twice as many."""
+LAST_LOOK = 0.6
+"""The share of the samples after which no look comes but that at all of them, which would have little risk left."""
+
+
+def look_sizes(size: int) -> tuple[int, ...]:
+    """Returns the sample counts of the looks before the last one.
+
+    >>> look_sizes(20), look_sizes(128), look_sizes(869)
+    ((), (24, 48), (24, 48, 96, 192, 384))
+    """
+    doubled = (FIRST_LOOK * 2**power for power in range(32))
+    return tuple(look for look in doubled if look <= LAST_LOOK * size)
+
+
+def risk_shares(size: int) -> dict[int, float]:
+    """Returns the part of a rule's risk for each look, by its number of samples; cumulatively the square of the share of samples.
+
+    Equal parts would leave less for the last look, where most close verdicts are decided; O'Brien-Fleming bounds leave more,
+    but need more samples for clear cases. ``studies/verdicts/README.md`` compares them.
+
+    Source: K. Kim and D. DeMets, Biometrika 74 (1987) 149-154: spending functions that are powers of the share; here of 2.
+
+    >>> risk_shares(96)
+    {24: 0.0625, 48: 0.1875, 96: 0.75}
+    """
+    looks = (*look_sizes(size), size)
+    return {look: (look / size) ** 2 - (before / size) ** 2 for before, look in zip((0, *looks), looks, strict=False)}
+
+
+@dataclass(eq=False)
+class PartialAnswers(PartOfAnswers):
+    """The answers to the first samples in their random order, for a look."""
+
+    share: float
+    """The share of each dataset that is used."""
+    fingerprints: Callable[[str], tuple[str, ...]]
+    """Returns the fingerprints that decide the order of a dataset's samples."""
+
+    def places(self, dataset: str) -> tuple[int, ...]:
+        """Returns the positions of the samples of a dataset that are used."""
+        fingerprints = self.fingerprints(dataset)
+        return first_places(fingerprints, math.ceil(self.share * len(fingerprints) - ROUNDING))
+
+
+@lru_cache(maxsize=64)
+def first_places(fingerprints: tuple[str, ...], count: int) -> tuple[int, ...]:
+    """Returns the positions of the first samples in the random order, sorted by position."""
+    return tuple(sorted(asking_order(fingerprints)[:count]))
+
+
+def with_risk(policy: Policy, share: float) -> Policy:
+    """Returns a policy whose rules may spend a part of their risks."""
+    rules = [
+        dataclasses.replace(
+            rule,
+            treatment=dataclasses.replace(
+                rule.treatment, alpha_pass=rule.treatment.alpha_pass * share, alpha_fail=rule.treatment.alpha_fail * share
+            ),
+        )
+        for rule in policy.rules
+    ]
+    return dataclasses.replace(policy, rules=tuple(rules))
+
+
+def is_blocking(rule: Rule) -> bool:
+    """Whether a test must continue until this rule is decided."""
+    return rule.treatment.tier is Tier.BLOCK
+
+
+def strata_of(samples: Sequence[Sample], kind: str | None = None) -> set[str]:
+    """Returns the names of the categories, sub-tasks and slices of samples, or of one kind of them."""
+    names = {name for sample in samples for name in sample.strata} | set(strata(samples))
+    return names if kind is None else {name for name in names if kind_of_stratum(name) == kind}

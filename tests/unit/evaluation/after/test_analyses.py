@@ -21,8 +21,8 @@ from pytest_vlmrobust.evaluation.after.analyses import PatchIndex, mode_pairs, p
 from pytest_vlmrobust.evaluation.after.published import paper
 from pytest_vlmrobust.evaluation.after.ranking import rank
 from pytest_vlmrobust.evaluation.after.standings import ModelAnalysis
-from pytest_vlmrobust.evaluation.run.chains import words_of_thinking
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
+from pytest_vlmrobust.evaluation.run.results import words_of_thinking
 from pytest_vlmrobust.reporting.ranking import render_models
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.run_directory import write_manifest

@@ -22,8 +22,16 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.after.publication import AGREES, COMPATIBLE, DECLARED, DIFFERS, Reproduced, Reproduction
-from pytest_vlmrobust.evaluation.after.published import paper, papers
+from pytest_vlmrobust.evaluation.after.published import (
+    AGREES,
+    COMPATIBLE,
+    DECLARED,
+    DIFFERS,
+    Reproduced,
+    Reproduction,
+    paper,
+    papers,
+)
 from pytest_vlmrobust.evaluation.after.reproduction import parse_names, reproduce
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell, write_manifest
 

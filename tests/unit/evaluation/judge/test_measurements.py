@@ -34,7 +34,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import evidence
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.plan import families
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.store import Evidence, Store
 from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, present

@@ -28,7 +28,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import data
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.evaluation.run.plan import families
 from pytest_vlmrobust.evaluation.run.prompts import prompt, prompt_leakage_ious
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.policies import load_policy

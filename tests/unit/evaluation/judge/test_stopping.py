@@ -44,9 +44,9 @@ from pytest_vlmrobust.evaluation.judge.audits import (
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
-from pytest_vlmrobust.evaluation.judge.looks import look_sizes, risk_shares, with_risk
 from pytest_vlmrobust.evaluation.judge.reads import labels_missing
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.judge.stopping import look_sizes, risk_shares, with_risk
 from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.results import CellResult

@@ -12,8 +12,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power import profiles, published
 from pytest_vlmrobust.evaluation.power.grouping import Grouping
-from pytest_vlmrobust.evaluation.power.shift import shift
-from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan, values
+from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan, shift, values
 from pytest_vlmrobust.policies import Bound, Coverage, JudgedBy, OnInconclusive, Policy, Rule, Scope, Tier, Treatment, load_policy
 from pytest_vlmrobust.shipped import shipped
 

@@ -20,6 +20,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import OfflineError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after.comparison import compare
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -31,6 +32,8 @@ from pytest_vlmrobust.evaluation.run.results import (
     BLIND_UNPARSED,
     CellResult,
     best_is_enough,
+    chains_by_change,
+    chains_by_outcome,
     counted,
     counts_for_budgets,
     is_guess,
@@ -41,7 +44,7 @@ from pytest_vlmrobust.metrics.record import REGISTRY
 from pytest_vlmrobust.metrics.table import Scores, ScoreTable
 from pytest_vlmrobust.policies import Policy, Rule, load_policy
 from pytest_vlmrobust.policies.rules import Bound, JudgedBy, Treatment
-from pytest_vlmrobust.store import Evidence
+from pytest_vlmrobust.store import Answer, Evidence
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample, sweep_of, table_of
 
 PATCHES = cell("patches:2")
@@ -442,3 +445,44 @@ def test_two_runs_are_compared_by_the_same_rule(world: World) -> None:
     after = world.measured("after", ["clean", "no_image"])
     (change,) = [one for one in compare(before, after).cells if one.setting == "no_image"]
     assert (change.then, change.now) == pytest.approx((0.5, 0.5 / 6))
+
+
+UNREAD = Score.unparsed()
+RIGHT = Score(1.0, "letter", "B")
+
+
+def result(*answers: tuple[int, Score], views: int = 1) -> CellResult:
+    """Returns a cell whose answers have so many words of marked thinking, its marks included."""
+    samples = [Sample(f"q{n}", (), "?", "B", "choice", {"A": "x", "B": "y"}) for n in range(len(answers) // views)]
+    given = [
+        Answer(f"k{n}", Prediction(f"<think> {'word ' * (words - 2)} </think> B", "generate"), score)
+        for n, (words, score) in enumerate(answers)
+    ]
+    return CellResult.of(Cell("m", "d", Setting.parse("clean")), samples, given, views=views, places=None, notes={})
+
+
+def test_answers_are_counted_by_outcome_and_length() -> None:
+    found = chains_by_outcome(result((10, RIGHT), (31, RIGHT), (40, WRONG), (3000, UNREAD), (50, FAILED)))
+    assert found == {"right, to 31": 2.0, "wrong, 32 to 63": 1.0, "unread, from 2048": 1.0}
+
+
+def test_views_of_a_sample_have_no_chain_of_the_sample() -> None:
+    views = result((10, RIGHT), (10, RIGHT), views=2)
+    assert chains_by_outcome(views) == {}
+    assert chains_by_change([views], [views]) == {}
+
+
+def test_what_chains_change_beside_the_same_model_without() -> None:
+    plain = result((2, WRONG), (2, WRONG), (2, RIGHT), (2, RIGHT), (2, FAILED))
+    thinks = result((100, RIGHT), (200, WRONG), (300, WRONG), (20, RIGHT), (20, RIGHT))
+    assert chains_by_change([plain, plain], [thinks, thinks]) == {
+        "fixes, 64 to 127": 2.0,
+        "does not fix, 128 to 255": 2.0,
+        "breaks, 256 to 511": 2.0,
+        "keeps, to 31": 2.0,
+    }
+
+
+@pytest.mark.parametrize(("words", "name"), [(31, "to 31"), (32, "32 to 63"), (2047, "1024 to 2047"), (2048, "from 2048")])
+def test_ends_of_bins(words: int, name: str) -> None:
+    assert chains_by_outcome(result((words, RIGHT))) == {f"right, {name}": 1.0}
