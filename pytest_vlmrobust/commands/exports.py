@@ -162,8 +162,8 @@ def _sarif(options: argparse.Namespace) -> int:
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors on reading values of types that a run does not write."""
 _UNTOLD = (
-    "fingerprints of models, digests of datasets and of images, keys of answers, earlier gates of the store, and versions and "
-    "options in manifest.json were not compared: they cannot be recomputed from a bundle"
+    "fingerprints of models, digests of datasets and of images, images in report.html, keys of answers, earlier gates of the "
+    "store, and versions and options in manifest.json were not compared: they cannot be recomputed from a bundle"
 )
 
 
@@ -223,7 +223,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
         repeated_records,
         verify,
     )
-    from pytest_vlmrobust.reporting.bundle import page_notes, underivable_claims
+    from pytest_vlmrobust.reporting.bundle import underivable_claims
     from pytest_vlmrobust.reporting.files import read_run
 
     with _damage_as_store_error(unpacked, "manifest.json, docket.json or records.jsonl"):
@@ -241,7 +241,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
         tell(str(gate))
     if (made := run.manifest.get("version", __version__)) != __version__:
         tell(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
-    for note in [*notes, *verification.notes, *page_notes(run), _UNTOLD]:
+    for note in [*notes, *verification.notes, _UNTOLD]:
         tell(f"note: {shortened(note)}")
     say(
         f"{word}: {quantity(verification.answers, 'answer')} scored again, "

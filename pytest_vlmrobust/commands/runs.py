@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,6 @@ from .arguments import (
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.after.comparison import Comparison
-    from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.reporting.files import RunFiles
     from pytest_vlmrobust.reporting.sweeps import Headline, Number
 
@@ -225,33 +223,23 @@ def _add_files(commands: Commands) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.reporting.files import add_step_summary, read_run, write_report
+    from pytest_vlmrobust.reporting.files import add_step_summary, ranked, read_run, write_report
     from pytest_vlmrobust.reporting.markdown import summary
 
-    run = read_run(options.run_directory)
+    run = ranked(read_run(options.run_directory))
+    _complain_of_damage(run)
     out = options.out or options.run_directory
-    write_report(out, replace(run, facts=_with_ranking(run)), None)
+    write_report(out, run, None)
     if problem := add_step_summary(summary(run)):
         complain(problem)
     say(f"{run.word}: {_tests_of(run)} tests, {out / 'report.html'}")
     return EXIT_CODES[run.decision]
 
 
-def _with_ranking(run: RunFiles) -> RunFacts:
-    """Returns the facts of a run with a ranking of its models, if there are several; if they cannot be ranked, with a warning."""
-    from pytest_vlmrobust.evaluation.after.ranking import rank_run
-    from pytest_vlmrobust.store import Evidence
-
-    if len(run.facts.models) < 2:
-        return run.facts
-    reference = str(run.manifest.get("settings", {}).get("vlm_reference", ""))
-    try:
-        with Evidence.open(run.directory, read_only=True) as evidence:
-            name = str(run.manifest.get("run", ""))
-            return run.facts.with_ranking(*rank_run(evidence, name, "" if reference == NO_IMAGE_NAME else reference))
-    except StoreError as error:
-        complain(str(error))
-        return run.facts.with_ranking(None, "the models of the run are not ranked: its answers cannot be read")
+def _complain_of_damage(run: RunFiles) -> None:
+    """Says that the answers of a run cannot be read; its reports are written from its other files."""
+    if run.damage:
+        complain(run.damage)
 
 
 def _junit(options: argparse.Namespace) -> int:
@@ -260,6 +248,7 @@ def _junit(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.reporting.writing import write_out, write_text
 
     run = read_run(options.run_directory)
+    _complain_of_damage(run)
     out = options.out or options.run_directory / FILE_NAME
     out.parent.mkdir(parents=True, exist_ok=True)
     (write_out if options.out else write_text)(out, junit_xml(run))

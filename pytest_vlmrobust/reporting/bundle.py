@@ -9,10 +9,12 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from pytest_vlmrobust.core.errors import StoreError, did_you_mean, files_beside
 from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
@@ -22,23 +24,22 @@ from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from . import junit, ranking, results
-from .files import REPORT, RunFiles, read_run
-from .html.page import contradictions, is_rendered
+from .files import REPORT, RunFiles, ranked, read_run
+from .html.page import rendered_again
 from .markdown import MODEL_CARD, SUMMARY, model_card, summary
 from .writing import write_out
 
 SUMS = "SHA256SUMS"
 _WRITTEN = (MANIFEST, DOCKET, JOURNAL)
 """Files that the run wrote, and that are in the bundle unchanged."""
-_PAGES = (REPORT, ranking.PAGE, ranking.MARKDOWN_FILE, ranking.JSON_FILE)
-"""Pages for people that may be in the directory of the run."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest date in a ZIP file, fixed so that equal content gives equal bytes."""
 _UNIX = 3
 _MODE = 0o644 << 16
 _CHUNK = 2**20
-_DERIVED = (results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME)
-_NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVED}
+_DERIVED = (results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME, *ranking.FILES)
+_JSON = (results.FILE_NAME, ranking.JSON_FILE)
+_NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, REPORT, *_DERIVED}
 
 
 def write_bundle(run: Path, out: Path) -> list[str]:
@@ -72,70 +73,66 @@ def belongs(name: str) -> bool:
     return name in _NAMES or (folder == POLICIES and 0 < len(file.encode()) <= _LONGEST_NAME and "/" not in file)
 
 
-def page_notes(run: RunFiles) -> list[str]:
-    """Returns a note on each page in an unpacked bundle that was not compared, or not with its images, which a bundle lacks."""
-    rendered = "it was rendered again and compared, but for its images, which a bundle lacks"
-    claims = "its decision and the digest of its records were compared, but nothing else that it shows"
-    notes = {REPORT: claims if _is_rendered(run) is None else rendered}
-    return [
-        f"{name}: {notes.get(name, 'was not compared')}. vlmrobust report draws what the records give"
-        for name in _PAGES
-        if (run.directory / name).is_file()
-    ]
-
-
-def _is_rendered(run: RunFiles) -> bool | None:
-    page = run.directory / REPORT
-    return is_rendered(page.read_text(encoding="utf-8", errors="replace"), run) if page.is_file() else None
-
-
 def derived_files(run: RunFiles) -> dict[str, str]:
-    """Returns the files of a run that are derived only from its records, by name."""
+    """Returns the files of a run that are derived from its records and, for several models, its answers, by name."""
     return {
         results.FILE_NAME: results.results_json(run),
         results.CSV_FILE: results.cells_csv(run),
         SUMMARY: summary(run),
         MODEL_CARD: model_card(run),
         junit.FILE_NAME: junit.junit_xml(run),
+        **(ranking.ranking_files(run.facts.ranking) if run.facts.ranking else {}),
     }
 
 
 def underivable_claims(run: RunFiles) -> list[str]:
-    """Returns a sentence for each claim of an unpacked bundle that its records do not support.
+    """Returns a sentence for the decision of an unpacked bundle, and each file in it, that does not follow from its evidence.
 
-    It compares the decision, the files derived only from records, and the page, of which it may know only the claims at its top.
+    The images on the page are not compared: a bundle lacks them.
     """
     problems = []
+    run = ranked(run)
     claimed = run.manifest.get("decision", str(run.decision))
     if claimed != str(run.decision):
         problems.append(f"the run decided {claimed}, and its records give {run.decision}")
-    for name, text in derived_files(run).items():
-        path = run.directory / name
-        if not path.is_file():
-            continue
-        written = path.read_bytes()
-        if written != _to_bytes(text) and not (name == results.FILE_NAME and results.is_results(written, run)):
-            problems.append(f"{name} is not what the records give")
-    page = run.directory / REPORT
-    if page.is_file():
-        text = page.read_text(encoding="utf-8", errors="replace")
-        claims = [f"{REPORT}: {claim}" for claim in contradictions(text, run)]
-        problems += claims or ([f"{REPORT} is not what the records give"] if is_rendered(text, run) is False else [])
+    there = [name for name in (*_DERIVED, REPORT) if (run.directory / name).is_file()]
+    derived = derived_files(run)
+    for name in there:
+        written = (run.directory / name).read_bytes()
+        text = written.decode("utf-8", "surrogateescape")
+        again = _to_bytes(rendered_again(text, run) if name == REPORT else derived.get(name, "")).decode()
+        if name in _JSON:
+            problems += [] if results.same_json(written, again) else [f"{name} is not what the records give"]
+        elif text != again:
+            problems.append(f"{name} is not what the records give: {_first_difference(text, again)}")
     return problems
 
 
+_EXCERPT = 60
+"""Characters shown of each of two texts that differ."""
+
+
+def _first_difference(written: str, again: str) -> str:
+    lines = zip_longest(written.split("\n"), again.split("\n"), fillvalue="(end of the file)")
+    number, pair = next((number, pair) for number, pair in enumerate(lines, 1) if pair[0] != pair[1])
+    at = next(place for place, (one, other) in enumerate(zip_longest(*pair)) if one != other)
+    shown, expected = (line[max(0, at - _EXCERPT // 3) :][:_EXCERPT] for line in pair)
+    return f"line {number} has {shown!r} in place of {expected!r}"
+
+
 def _stage(run: Path, staged: Path) -> None:
-    read = read_run(run)
+    read = ranked(read_run(run))
     for name in _WRITTEN:
         _copy(run / name, staged / name)
+    if lost := changed_policies(run):
+        raise StoreError(f"{run}: {lost[0]}. Its bundle could not be verified: bundle another copy of the run, or run it again")
     for path in sorted((run / POLICIES).glob("*")):
         _copy(path, staged / POLICIES / path.name)
     _copy_evidence(run, staged)
     if (run / BASELINE / EVIDENCE).is_file():
         _copy_evidence(run / BASELINE, staged / BASELINE)
-    for name in _PAGES:
-        if (run / name).is_file():
-            _copy(run / name, staged / name)
+    if (run / REPORT).is_file():
+        _copy(run / REPORT, staged / REPORT)
     for name, text in derived_files(read).items():
         (staged / name).write_bytes(_to_bytes(text))
 

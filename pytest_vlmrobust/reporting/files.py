@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
 from pytest_vlmrobust.core.conversion import from_plain
 from pytest_vlmrobust.core.decision import Allowance, Decision, Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.evaluation.after.ranking import rank_run
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.gates import GateCount
@@ -71,6 +73,8 @@ class RunFiles(RunView):
 
     directory: Path
     manifest: Mapping[str, Any]
+    damage: str = ""
+    """Why its answers cannot be read; empty if they can, or if there are none."""
 
     @property
     def name(self) -> str:
@@ -87,48 +91,62 @@ def read_run(directory: Path) -> RunFiles:
     """Reads the journal, the manifest and the docket of a run."""
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
+    fingerprints, damage = _fingerprints(directory)
     try:
-        return RunFiles(records, _facts(directory, manifest), directory=directory, manifest=manifest)
+        facts = _facts(directory, manifest, fingerprints, damage)
+        return RunFiles(records, facts, directory=directory, manifest=manifest, damage=damage)
     except KeyError as error:
         raise StoreError(f"{directory / MANIFEST}: lacks {error}. Expected the JSON file that a run wrote") from error
 
 
-def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
+def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[str, Any], damage: str) -> RunFacts:
     repeatability = tuple(from_plain(each, Repeatability) for each in manifest.get("repeatability", ()))
+    models = mapping(manifest.get("models"))
+    known = {name: {"fingerprint": fingerprints[name]} if name in fingerprints else {} for name in models}
+    origins = {**manifest, "models": {name: {**mapping(origin), **known[name]} for name, origin in models.items()}}
+    warnings = map(str, manifest.get("warnings", noise_warnings(repeatability)))
     return RunFacts(
-        models=tuple(manifest.get("models", ())),
+        models=tuple(models),
         planned=manifest["planned"],
         selected=manifest["selected"],
         shortfalls=manifest.get("shortfalls", ()),
         allowances=tuple(from_plain(each, Allowance) for each in manifest.get("allowances", ())),
         stopped=str(manifest.get("stopped", "")),
         pictures=directory / manifest.get("store", _STORE) / FOLDER,
-        origins=_with_fingerprints(manifest, directory),
+        origins=origins if fingerprints else manifest,
         tests=planned_tests(directory),
         repeatability=repeatability,
         spending=tuple(from_plain(each, Spending) for each in manifest.get("spending", {}).values()),
-        warnings=tuple(map(str, manifest.get("warnings", noise_warnings(repeatability)))),
+        warnings=(*warnings, *(["the answers of the run cannot be read"] if damage else [])),
         gates=tuple(from_plain(each, GateCount) for each in manifest.get("gates", ())),
         directory=str(directory),
         command=Command.read(manifest.get("command")),
     )
 
 
-def _with_fingerprints(manifest: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
-    """Returns the manifest with the fingerprint of each model from the evidence, which identifies weights without a revision.
-
-    Without readable evidence it is unchanged, and the report says that nothing is recorded.
-    """
+def _fingerprints(directory: Path) -> tuple[Mapping[str, Any], str]:
+    """Returns the fingerprint of each model, which identifies weights without a revision, and why the evidence cannot be read."""
     if not (directory / EVIDENCE).is_file():
-        return manifest
+        return {}, ""
     try:
         with Evidence.open(directory, read_only=True) as evidence:
-            fingerprints = evidence.models()
-    except StoreError:
-        return manifest
-    models = mapping(manifest.get("models"))
-    known = {name: {"fingerprint": fingerprints[name]} if name in fingerprints else {} for name in models}
-    return {**manifest, "models": {name: {**mapping(origin), **known[name]} for name, origin in models.items()}}
+            return evidence.models(), ""
+    except StoreError as error:
+        return {}, str(error)
+
+
+def ranked(run: RunFiles) -> RunFiles:
+    """Returns a run with a ranking of its models, or a warning that says why there is none, as its report has it."""
+    if len(run.facts.models) < 2:
+        return run
+    reference = str(run.manifest.get("settings", {}).get("vlm_reference", ""))
+    try:
+        with Evidence.open(run.directory, read_only=True) as evidence:
+            ranking = rank_run(evidence, str(run.manifest.get("run", "")), "" if reference == NO_IMAGE_NAME else reference)
+        return replace(run, facts=run.facts.with_ranking(*ranking))
+    except StoreError as error:
+        problem = "the models of the run are not ranked: its answers cannot be read"
+        return replace(run, facts=run.facts.with_ranking(None, problem), damage=str(error))
 
 
 # GitHub Actions: the job summary, and annotations at the lines of thresholds files.

@@ -29,7 +29,7 @@ from .html.words import interval as page_interval
 from .html.words import number as page_number
 from .markdown import render
 from .sweeps import Line
-from .writing import render_table, write_json, write_text
+from .writing import json_text, render_table, write_text
 
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
@@ -45,9 +45,14 @@ _OPEN = 4
 def write_ranking(directory: Path, ranking: Ranking) -> None:
     """Writes models.html, models.md and models.json into ``directory``, which is created."""
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / JSON_FILE, {"ranking_version": VERSION, "better": ranking.quantity.better, **to_plain(ranking)})
-    write_text(directory / MARKDOWN_FILE, ranking_markdown(ranking))
-    write_text(directory / PAGE, render_models(ranking))
+    for name, text in ranking_files(ranking).items():
+        write_text(directory / name, text)
+
+
+def ranking_files(ranking: Ranking) -> dict[str, str]:
+    """Returns models.json, models.md and models.html by name."""
+    content = {"ranking_version": VERSION, "better": ranking.quantity.better, **to_plain(ranking)}
+    return {JSON_FILE: json_text(content), MARKDOWN_FILE: ranking_markdown(ranking), PAGE: render_models(ranking)}
 
 
 def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:

@@ -133,12 +133,16 @@ def results_json(view: RunView) -> str:
     return json.dumps(results(view), indent=1, ensure_ascii=False) + "\n"
 
 
-def is_results(text: bytes, view: RunView) -> bool:
-    """Whether a file equals :func:`results_json`."""
+def same_json(written: bytes, derived: str) -> bool:
+    """Whether two JSON documents agree, whatever the order of keys; computed numbers may differ by rounding."""
     try:
-        return _agree(read_json(text.decode()), json.loads(results_json(view)))
+        return _agree(read_json(written.decode()), json.loads(derived))
     except ValueError:
         return False
+
+
+_COMPUTED = ("analyses", "boards")
+"""Parts of documents with numbers that are in no record."""
 
 
 def _agree(written: Any, derived: Any, close: float = 0.0) -> bool:
@@ -147,7 +151,7 @@ def _agree(written: Any, derived: Any, close: float = 0.0) -> bool:
         return False
     if isinstance(written, dict):
         return written.keys() == derived.keys() and all(
-            _agree(value, derived[name], ROUNDING if name == "analyses" else close) for name, value in written.items()
+            _agree(value, derived[name], ROUNDING if name in _COMPUTED else close) for name, value in written.items()
         )
     if isinstance(written, list):
         return len(written) == len(derived) and all(_agree(*pair, close) for pair in zip(written, derived, strict=True))

@@ -336,10 +336,10 @@ def _read_journal(path: Path) -> None:
 def _read_results(path: Path) -> None:
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.reporting import RunFacts, RunView
-    from pytest_vlmrobust.reporting.results import is_results
+    from pytest_vlmrobust.reporting.results import results_json, same_json
 
     record = Record("cell", "m-d-clean", "m", "d", "clean")
-    if not is_results(path.read_bytes(), RunView([record], RunFacts())):
+    if not same_json(path.read_bytes(), results_json(RunView([record], RunFacts()))):
         raise VlmRobustError("it holds something else")
 
 

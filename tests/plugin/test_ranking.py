@@ -11,6 +11,7 @@ import pytest
 from pytest_vlmrobust.cli import main
 
 from .conftest import Project
+from .test_tampering import load, save
 
 PAGES = {"models.html", "models.md", "models.json"}
 
@@ -76,16 +77,28 @@ def test_a_report_directory_ranks_as_its_run_does(project: Project) -> None:
     }
 
 
-def test_a_bundle_has_the_pages_that_the_run_has(project: Project) -> None:
+def test_pages_of_several_models_are_in_a_bundle_and_verified(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.script({"setting": "invert", "answer": "A"}, name="other")
-    project.run(models=("model", "other"))
-    run, bundle = project.the_run, project.path / "b.zip"
-    main(["bundle", str(run), "--out", str(bundle)])
-    assert PAGES.isdisjoint(zipfile.ZipFile(bundle).namelist())
-    main(["report", str(run)])
-    main(["bundle", str(run), "--out", str(bundle)])
+    project.run("--vlm-report=out", "--vlm-reference=other", models=("model", "other"))
+    bundle = project.path / "b.zip"
+    main(["bundle", str(project.the_run), "--out", str(bundle)])
+    assert {*zipfile.ZipFile(bundle).namelist()} >= PAGES
+    assert main(["verify", str(bundle)]) == 0
+    main(["bundle", str(project.path / "out"), "--out", str(bundle)])
     assert {*PAGES, "report.html"} <= {*zipfile.ZipFile(bundle).namelist()}
     assert main(["verify", str(bundle)]) == 0
+    for name, before, after in [
+        ("report.html", b'<a href="models.html">Models</a>', b""),
+        ("models.html", b"Models side by side", b"Models one by one"),
+        ("models.md", b"2 models", b"3 models"),
+        ("models.json", b'"rank": 1', b'"rank": 2'),
+    ]:
+        files = load(bundle)
+        assert before in files[name], name
+        files[name] = files[name].replace(before, after, 1)
+        capsys.readouterr()
+        assert main(["verify", str(save(files, project.path / "t.zip"))]) == 1
+        assert f"DIFFERS  {name} is not what the records give" in capsys.readouterr().out
 
 
 def test_a_report_without_answers_says_that_nothing_is_ranked(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

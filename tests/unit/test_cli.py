@@ -464,6 +464,19 @@ def test_junit_of_a_killed_run(tmp_path: Path, capsys: Captured) -> None:
     assert (run / "junit.xml").read_text() == text
 
 
+def test_damaged_answers_are_said_where_reports_are_written(tmp_path: Path, capsys: Captured) -> None:
+    run = finished(tmp_path / "r1")
+    answers = run / "predictions.sqlite"
+    for content in (answers.read_bytes()[:5000], b"x" * 5000):
+        answers.write_bytes(content)
+        for command, file in (("report", "report.html"), ("junit", "junit.xml")):
+            assert main([command, str(run)]) in (0, 11)
+            said = " ".join(capsys.readouterr().err.split())
+            assert said.startswith(f"vlmrobust: {answers}: "), said
+            assert (run / file).is_file()
+        assert "the answers of the run cannot be read" in (run / "report.html").read_text(encoding="utf-8")
+
+
 def test_compare_says_what_broke(tmp_path: Path, capsys: Captured) -> None:
     before, after = finished(tmp_path / "a"), finished(tmp_path / "b", "A")
     assert main(["compare", str(before), str(after), "--out", str(tmp_path / "out"), "--model", "m"]) == 0

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from html import unescape
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
@@ -90,130 +88,7 @@ def _readable(value: Any) -> Any:
     return words.visible_text(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-# The claims of a page about its decision, so that a bundle can be checked against its records.
-
-
-_METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
-_SHOWN = {
-    "title": "its title",
-    "chip": "the mark at its top",
-    "heading": "its heading",
-    "decision": "its decision",
-    "records": "the digest of its records",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """The claims of a page about its run."""
-
-    title: str
-    chip: str
-    heading: str
-    decision: str
-    records: str
-    """The SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
-
-    @classmethod
-    def of(cls, view: RunView) -> Claims:
-        """Returns the claims of a page about these records, independent of their order."""
-        contents = [json.loads(record.to_json()) for record in sorted(view.records, key=lambda record: record.key)]
-        return cls(
-            title=words.visible_text(view.subject.title(view.word)),
-            chip=f"{view.sign} {view.word}",
-            heading=view.word,
-            decision=str(view.decision),
-            records=fingerprint({"decision": str(view.decision), "records": contents}),
-        )
-
-
-def contradictions(page: str, view: RunView) -> list[str]:
-    """Returns a sentence for each claim of a page that does not follow from the records of a run.
-
-    Compared are the title, the mark at the top, every first heading, and the two claims for machines, and nothing else.
-    """
-    shown = _claims(page)
-    expected = {name: [value] for name, value in asdict(Claims.of(view)).items()}
-    return [
-        f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
-        for name, claims in shown.items()
-        if claims != expected[name]
-    ]
-
-
-def is_rendered(page: str, view: RunView) -> bool | None:
-    """Whether a page is what a run renders to, with the thumbnails that the page has.
-
-    ``None`` where it cannot be told: some thumbnails are not on the page, or it ranks models by their answers.
-    """
-    names, shown = samples.thumbnail_names(view.tests), samples.thumbnails_on(page)
-    if len(view.facts.models) > 1 or len(names) != len(shown):
-        return None
-    return page == render_html(view, dict(zip(names, shown, strict=True)))
-
-
-_OPENED = re.compile(r"<(?=[A-Za-z/!?])")
-_NAME = re.compile(r"/?[A-Za-z][^\s/>]*+")
-_INSIDE = re.compile(r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^"'>])*+""")
-"""The content of a tag: a quoted angle bracket does not end it, and an unclosed tag extends to the end of the page."""
-_ATTRIBUTE = re.compile(r"""([^\s=/"']++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|[^\s"']++))?""")
-_RAW = ("script", "style", "title", "textarea")
-"""Elements whose content is raw text up to their end tag."""
-
-
-def _claims(page: str) -> dict[str, list[str]]:
-    """Returns the claims found in a page, in the order of the page.
-
-    It runs in linear time for any page; the standard library's parser restarts at each open tag.
-    """
-    claims: dict[str, list[list[str]]] = {name: [] for name in _SHOWN}
-    inside: str | None = None
-    for tag, given, data in _tags(page):
-        if tag == "meta" and (name := _METAS.get(given.get("name", ""))):
-            claims[name].append([given.get("content", "")])
-        chip = "chip" in given.get("class", "").split()
-        place = "title" if tag == "title" else "heading" if tag == "h1" else "chip" if chip else None
-        if place is not None:
-            claims[place].append([])
-            inside = place
-        elif tag in ("/title", "/h1", "/span"):
-            inside = None
-        if inside is not None:
-            claims[inside][-1].append(unescape(data))
-    return {name: ["".join(parts) for parts in found] for name, found in claims.items()}
-
-
-def _tags(page: str) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Yields each tag in lower case, ``/`` before that of an end, with its attributes and the text that follows it."""
-    opened = _OPENED.search(page)
-    while opened is not None:
-        name, given, end = _tag(page, opened.start())
-        following = re.compile(f"</{name}", re.IGNORECASE) if name in _RAW else _OPENED
-        opened = following.search(page, end)
-        yield name, given, page[end : opened.start() if opened else len(page)]
-
-
-def _tag(page: str, place: int) -> tuple[str, dict[str, str], int]:
-    """Returns name, attributes and end of the tag at a position; the name is empty for comments and non-tags."""
-    if page.startswith("<!--", place):
-        return "", {}, _after(page, "-->", place + 4)
-    if page.startswith(("<!", "<?"), place):
-        return "", {}, _after(page, ">", place)
-    name = _NAME.match(page, place + 1)
-    if name is None:
-        return "", {}, _after(page, ">", place)
-    inside = _INSIDE.match(page, name.end())
-    end = name.end() if inside is None else inside.end()
-    given: dict[str, str] = {}
-    for attribute in _ATTRIBUTE.finditer(page, name.end(), end):
-        value = attribute[2] or ""
-        given.setdefault(attribute[1].lower(), unescape(value.strip(value[0]) if value[:1] in ("'", '"') else value))
-    return name[0].lower(), given, min(end + 1, len(page))
-
-
-def _after(page: str, mark: str, place: int) -> int:
-    found = page.find(mark, place)
-    return len(page) if found < 0 else found + len(mark)
+# The page of a run.
 
 
 _BREACHES = 15
@@ -233,7 +108,7 @@ def render_html(view: RunView, thumbnails: Mapping[str, str] | None = None) -> s
     lacking = samples.left_out(view.tests, thumbnails)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
-    places = {name: at for at, name in enumerate(thumbnails)}
+    places = samples.places(view.tests, thumbnails)
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
     script = asset("common.js") + asset("script.js")
@@ -241,7 +116,7 @@ def render_html(view: RunView, thumbnails: Mapping[str, str] | None = None) -> s
     return environment.get_template("page.html").render(
         view=view,
         colour=words.DECISIONS[view.decision].css if view.word == view.decision else "waived",
-        claims=Claims.of(view),
+        records=_digest(view),
         parts=_parts(sweeps=view.sweeps, analyses=tables, observatory=tasks, families=view.families, noise=facts.repeatability),
         breaches=view.explained[:_BREACHES],
         waived=Outcome.WAIVED,
@@ -257,6 +132,18 @@ def render_html(view: RunView, thumbnails: Mapping[str, str] | None = None) -> s
         security=security(asset("style.css"), script),
         script=script,
     )
+
+
+def rendered_again(page: str, view: RunView) -> str:
+    """Returns what a run renders to, with the thumbnails of a page, which may be any."""
+    shown = zip(samples.thumbnail_names(view.tests), samples.thumbnails_on(page), strict=False)
+    return render_html(view, {name: thumbnail for name, thumbnail in shown if thumbnail})
+
+
+def _digest(view: RunView) -> str:
+    """Returns the SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
+    contents = [json.loads(record.to_json()) for record in sorted(view.records, key=lambda record: record.key)]
+    return fingerprint({"decision": str(view.decision), "records": contents})
 
 
 @dataclass(frozen=True, slots=True)

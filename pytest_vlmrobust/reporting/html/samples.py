@@ -51,20 +51,21 @@ def addresses(tests: Iterable[ViewedTest]) -> dict[str, str]:
 def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Markup:
     """Returns the JSON of all records: nothing in it can end the element that it is in."""
     names = addresses(shown)
-    places = {name: at for at, name in enumerate(pictures)}
+    held = [pictures.get(name, "") for name in thumbnail_names(shown)]
+    placed = places(shown, pictures)
     asked: dict[str, int] = {}
     tests: list[Any] = []
     left = MOST_EXAMPLES
     for test in shown:
         record = test.record
-        examples = [_example(example, places, asked) for example in record.examples[:left]]
+        examples = [_example(example, placed, asked) for example in record.examples[:left]]
         left -= len(examples)
         known: dict[str, Any] = {"name": names[record.key], "command": test.command, "examples": examples}
         known["elsewhere"] = len(record.examples) - len(examples)
         tests.append(_readable({**_content(test), **known}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
     printed = {"tests": _PRINTED_TESTS, "samples": _PRINTED_SAMPLES}
-    content = {"marks": marks, "printed": printed, "pictures": list(pictures.values()), "tests": tests}
+    content = {"marks": marks, "printed": printed, "pictures": held, "tests": tests}
     return Markup(f'{_json(content)[:-1]},"asked":[{",".join(asked)}]}}'.translate(_ESCAPES))  # noqa: S704 - escaped
 
 
@@ -157,11 +158,16 @@ def thumbnail_names(tests: Sequence[ViewedTest]) -> list[str]:
     return [*dict.fromkeys(_in_order(tests))]
 
 
+def places(tests: Sequence[ViewedTest], thumbnails: Mapping[str, str]) -> dict[str, int]:
+    """Returns the position of each thumbnail among all that the page of these tests may have."""
+    return {name: at for at, name in enumerate(thumbnail_names(tests)) if name in thumbnails}
+
+
 _EMBEDDED = re.compile(r'"pictures":\[((?:"[A-Za-z0-9+/=]*+",?)*+)\],"tests":\[')
 
 
 def thumbnails_on(page: str) -> list[str]:
-    """Returns the thumbnails in the data of a page, in Base64."""
+    """Returns the thumbnails in the data of a page, in Base64; empty for each that it lacks."""
     found = _EMBEDDED.search(page)
     return [] if found is None else re.findall(r'"([^"]*)"', found[1])
 

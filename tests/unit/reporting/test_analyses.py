@@ -13,7 +13,7 @@ from pytest_vlmrobust.evaluation.after.run_analyses import analyses
 from pytest_vlmrobust.evaluation.after.standings import Board, ModelAnalysis
 from pytest_vlmrobust.reporting import RunFacts, RunView
 from pytest_vlmrobust.reporting.analyses import about, analysis_tables, board_tables
-from pytest_vlmrobust.reporting.results import is_results, results_json
+from pytest_vlmrobust.reporting.results import results_json, same_json
 
 FULL = {"n": 100, "n_requested": 100}
 
@@ -50,10 +50,10 @@ def test_results_agree_but_for_the_last_digits_of_analyses() -> None:
     assert written[0]["values"]["catastrophic"] == 0.5
     rounded = json.loads(json.dumps(content))
     rounded["analyses"][0]["values"]["catastrophic"] += 1e-13
-    assert is_results(json.dumps(rounded).encode(), view)
+    assert same_json(json.dumps(rounded).encode(), results_json(view))
     for changed in ([], written[:1], [{**written[0], "cells": 99}, *written[1:]]):
-        assert not is_results(json.dumps({**content, "analyses": changed}).encode(), view)
-    assert not is_results(json.dumps({**content, "more": 1}).encode(), view)
+        assert not same_json(json.dumps({**content, "analyses": changed}).encode(), results_json(view))
+    assert not same_json(json.dumps({**content, "more": 1}).encode(), results_json(view))
 
 
 def test_tables_of_models_have_intervals_and_reasons() -> None:

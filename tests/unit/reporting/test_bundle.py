@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -19,26 +20,26 @@ from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
-from pytest_vlmrobust.core.record import Example, Measure, Reply
+from pytest_vlmrobust.core.record import Example, Measure, Picture, Reply
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.reporting.bundle import (
     RATIO,
     SMALL,
-    page_notes,
     underivable_claims,
     unpack,
     write_bundle,
 )
 from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.reporting.html import render_html
-from pytest_vlmrobust.reporting.html.page import is_rendered
-from pytest_vlmrobust.reporting.results import is_results, results, results_json
+from pytest_vlmrobust.reporting.results import results, results_json, same_json
 from pytest_vlmrobust.reporting.writing import write_text
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket
 
 from .conftest import record
 
+POLICY = b"version: 1\n"
+POLICY_FILE = f"policies/{hashlib.sha256(POLICY).hexdigest()[:12]}-policy.yaml"
 NAMES = [
     "SHA256SUMS",
     "cells.csv",
@@ -46,7 +47,7 @@ NAMES = [
     "junit.xml",
     "manifest.json",
     "model_card.md",
-    "policies/abc-policy.yaml",
+    POLICY_FILE,
     "predictions.sqlite",
     "records.jsonl",
     "results.json",
@@ -62,7 +63,12 @@ def run(tmp_path: Path) -> Path:
     """What a run leaves; nothing here is judged."""
     directory = tmp_path / "store" / "runs" / "r1"
     write_manifest(directory, {"run": "r1", "planned": 2, "selected": 2, "version": "0.1.0"})
-    write_docket(directory, {"tests": [{"nodeid": "cell a"}, {"nodeid": "cell b"}]}, [("t/policy.yaml", "abc", b"version: 1\n")])
+    applied = {"name": "t/policy.yaml", "sha256": hashlib.sha256(POLICY).hexdigest()}
+    write_docket(
+        directory,
+        {"tests": [{"nodeid": "cell a"}, {"nodeid": "cell b"}], "policies": {"m": {"files": [applied]}}},
+        [(applied["name"], applied["sha256"], POLICY)],
+    )
     with Journal(directory) as journal:
         journal.append(record("a"))
         journal.append(record("b"))
@@ -119,31 +125,57 @@ def test_the_page_and_the_baseline_are_taken_along_where_there_are_any(run: Path
     Evidence.open(run / "baseline").close()
     assert {"report.html", "baseline/predictions.sqlite"} <= set(write_bundle(run, tmp_path / "b.zip"))
     assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == []
-    (note,) = page_notes(read_run(tmp_path / "unpacked"))
-    assert note.startswith("report.html: it was rendered again and compared, but for its images, which a bundle lacks")
 
 
-def test_a_page_is_rendered_again_where_one_model_ran_and_its_images_are_on_it(run: Path, tmp_path: Path) -> None:
-    write_text(run / "report.html", render_html(read_run(run)))
+def test_a_page_is_compared_whole_whichever_images_are_on_it(run: Path, tmp_path: Path) -> None:
+    """The images of a page may be any, as a bundle lacks them; that one is absent changes what the page says."""
+    pictures = tuple(
+        Picture(f"{digit * 64}.webp", caption) for digit, caption in zip("abc", ("clean", "fog", "haze"), strict=True)
+    )
+    with Journal(run) as journal:
+        journal.append(replace(record("b", Outcome.FAIL, 0.25), examples=(replace(EXAMPLE, pictures=pictures),)))
+    folder = run / ".." / ".." / "pictures"
+    folder.mkdir()
+    for picture, content in zip(pictures[1:], (b"2", b"3"), strict=True):  # the first is no longer in the store
+        (folder / picture.file).write_bytes(b"RIFF1234WEBP" + content)
+    page = render_html(read_run(run))
+    assert "1 of 3 thumbnails are not on this page" in page
+    write_text(run / "report.html", page)
     write_bundle(run, tmp_path / "b.zip")
 
-    def found(name: str, before: bytes, after: bytes) -> list[str]:
+    def found(name: str, before: str, after: str) -> list[str]:
         def forged(files: dict[str, bytes]) -> None:
-            assert before in files["report.html"]
-            files["report.html"] = files["report.html"].replace(before, after)
+            assert before.encode() in files["report.html"]
+            files["report.html"] = files["report.html"].replace(before.encode(), after.encode())
             summed(files)
 
         assert unpack(rewritten(tmp_path / "b.zip", forged), tmp_path / name) == []
         return underivable_claims(read_run(tmp_path / name))
 
-    assert found("true", b"<", b"<") == []
-    page, read = tmp_path / "true" / "report.html", read_run(tmp_path / "true")
-    several = replace(read, facts=replace(read.facts, models=["a", "b"]))
-    assert page_notes(several)[0].startswith("report.html: its decision and the digest of its records were compared, but nothing")
-    assert is_rendered(page.read_text(encoding="utf-8"), several) is None
-    assert found("false", b"All tests, worst first", b"All tests, best first") == ["report.html is not what the records give"]
-    (note,) = page_notes(read_run(tmp_path / "true"))
-    assert note.startswith("report.html: it was rendered again and compared, but for its images, which a bundle lacks")
+    assert found("true", "<", "<") == []
+    images = re.findall(r"UklGRjEyMzRXRUJQ\w+=*", page)
+    assert len(images) == 2
+    assert found("other image", images[0], images[1]) == []
+    for name, before, after in [
+        ("no image", f'"{images[0]}"', '""'),
+        ("fewer images", f'"{images[0]}",', ""),
+        ("no images", '"pictures":[', '"photos":['),
+    ]:
+        (said,) = found(name, before, after)
+        assert said.startswith("report.html is not what the records give: line "), said
+    (said,) = found("text", "All tests, worst first", "All tests, best first")
+    assert said.endswith("has '\"#tests\">All tests, best first</a>' in place of '\"#tests\">All tests, worst first</a>'"), said
+
+
+def test_a_run_without_its_policies_is_not_bundled(run: Path, tmp_path: Path) -> None:
+    (policy,) = (run / "policies").iterdir()
+    policy.write_bytes(b"version: 1 # changed")
+    with pytest.raises(StoreError, match=r"policy.yaml has the SHA-256 \w+: the run applied t/policy.yaml with"):
+        write_bundle(run, tmp_path / "b.zip")
+    policy.unlink()
+    with pytest.raises(StoreError, match=r"policies/\w+-policy.yaml is missing: the run applied t/policy.yaml"):
+        write_bundle(run, tmp_path / "b.zip")
+    assert not (tmp_path / "b.zip").exists()
 
 
 def test_a_run_that_was_killed_is_bundled_with_what_it_has(run: Path, tmp_path: Path) -> None:
@@ -160,7 +192,7 @@ def changed(files: dict[str, bytes]) -> None:
 
 
 def removed(files: dict[str, bytes]) -> None:
-    del files["policies/abc-policy.yaml"]
+    del files[POLICY_FILE]
 
 
 def added(files: dict[str, bytes]) -> None:
@@ -175,7 +207,7 @@ def unsummed(files: dict[str, bytes]) -> None:
     ("change", "said"),
     [
         (changed, "records.jsonl was changed: its SHA-256 is not the one in SHA256SUMS"),
-        (removed, "policies/abc-policy.yaml is missing"),
+        (removed, f"{POLICY_FILE} is missing"),
         (added, "more.txt does not belong in a bundle, and was not checked"),
         (unsummed, "policies/more.yaml is not in SHA256SUMS"),
     ],
@@ -188,13 +220,14 @@ def test_what_was_changed_is_named(run: Path, tmp_path: Path, change: Callable[[
 
 def test_a_report_that_says_something_else_is_named_though_its_hash_is_right(run: Path, tmp_path: Path) -> None:
     def polished(files: dict[str, bytes]) -> None:
-        files["summary.md"] = b"# GO\n"
+        files["summary.md"] = b"# GO"
         summed(files)
 
     write_bundle(run, tmp_path / "b.zip")
     (tmp_path / "unpacked").mkdir()
     assert unpack(rewritten(tmp_path / "b.zip", polished), tmp_path / "unpacked") == []
-    assert underivable_claims(read_run(tmp_path / "unpacked")) == ["summary.md is not what the records give"]
+    (said,) = underivable_claims(read_run(tmp_path / "unpacked"))
+    assert said.startswith("summary.md is not what the records give: line 2 has '(end of the file)' in place of '"), said
 
 
 def _change_results(run: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
@@ -276,10 +309,10 @@ def test_results_that_say_something_else_are_named(run: Path, change: Callable[[
 def test_results_that_readers_may_understand_differently_are_named(run: Path, old: bytes, new: bytes) -> None:
     view = replace(read_run(run), records=[record("a", measures=(Measure("accuracy_drop", 0.1),)), record("b")])
     text = results_json(view).encode()
-    assert is_results(text, view)
+    assert same_json(text, results_json(view))
     other = text.replace(old, new, 1) if old != b"}\n" else text.removesuffix(old)
     assert other != text
-    assert not is_results(other, view)
+    assert not same_json(other, results_json(view))
 
 
 def test_another_decision_than_the_one_of_the_records_is_named(run: Path, tmp_path: Path) -> None:

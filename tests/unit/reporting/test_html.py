@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.record import Measure, Record, Reply
 from pytest_vlmrobust.reporting import Command, RunFacts, RunView, write_report
 from pytest_vlmrobust.reporting.html import render_html, samples
 from pytest_vlmrobust.reporting.html.charts import resolution_curve
-from pytest_vlmrobust.reporting.html.page import contradictions
+from pytest_vlmrobust.reporting.html.page import rendered_again
 from pytest_vlmrobust.reporting.sweeps import sweeps
 
 from .pages import COMMAND, DIGESTS, asked_twice, cell, example, measure, page_text, run, store, summary
@@ -79,14 +79,7 @@ class Outline(html.parser.HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    facts = RunFacts(
-        planned=30,
-        selected=20,
-        warnings=("a rule applied to no test",),
-        pictures=store(tmp_path_factory.mktemp("pictures")),
-        command=COMMAND,
-    )
-    return render_html(RunView(run(), dataclasses.replace(facts, origins=MANIFEST)))
+    return render_html(RunView(run(), dataclasses.replace(FACTS, pictures=store(tmp_path_factory.mktemp("pictures")))))
 
 
 MANIFEST: dict[str, object] = {
@@ -105,6 +98,7 @@ MANIFEST: dict[str, object] = {
         }
     },
 }
+FACTS = RunFacts(planned=30, selected=20, warnings=("a rule applied to no test",), command=COMMAND, origins=MANIFEST)
 
 
 def data_of(page: str) -> Any:
@@ -261,7 +255,7 @@ def test_a_picture_is_read_from_the_folder_and_nowhere_else(tmp_path: Path) -> N
     wanted = [("../secret.webp", "up"), ("0123abcd.webp", "no webp")]
     shown = tuple(dataclasses.replace(example().pictures[0], file=name, caption=caption) for name, caption in wanted)
     records = [cell("fog:high", "weather", "high", examples=(example(pictures=shown),))]
-    assert data_of(render_html(RunView(records, RunFacts(pictures=folder))))["pictures"] == []
+    assert data_of(render_html(RunView(records, RunFacts(pictures=folder))))["pictures"] == ["", ""]
 
 
 def test_patches_are_framed_by_more_than_colour(page: str) -> None:
@@ -379,34 +373,21 @@ def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
     assert [test["name"] for test in data_of(render_html(RunView(twins, NOTHING)))["tests"]] == ["m-d-fog:low", "m-d-fog:low~2"]
 
 
-def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> None:
-    records = run()
-    facts = RunFacts(origins=MANIFEST)
-    assert contradictions(page, RunView(records, facts)) == []
-    assert contradictions(page, RunView(records[::-1], facts)) == []
-    passed = cell("fog:low", "weather", "low", outcome=Outcome.PASS)
-    others = [dataclasses.replace(records[0], reason="another one"), *records[1:]]
-    (said,) = contradictions(page, RunView(others, facts))
-    assert said.startswith("the digest of its records is '")
-    assert len(contradictions(page, RunView([passed], facts))) == 5
-    (said,) = contradictions(page, RunView(records, RunFacts(origins={**MANIFEST, "date": "1999-12-31"})))
-    assert "1999-12-31" in said
+def test_a_page_is_that_of_its_records(page: str) -> None:
+    records, facts = run(), FACTS
+    assert rendered_again(page, RunView(records, facts)) == page
+    others = [dataclasses.replace(records[0], seconds=3.0), *records[1:]]  # only the digest tells of this
+    assert rendered_again(page, RunView(others, facts)) != page
+    assert '<meta name="vlmrobust-decision" content="NO-GO">' in page
+    other = rendered_again(page, RunView(records, dataclasses.replace(facts, origins={**MANIFEST, "date": "1999-12-31"})))
     title = page.partition("<title>")[2].partition("</title>")[0]
     assert "m (revision not recorded) on d (100 samples), faces.matching" in title
+    assert title not in other
 
 
-ANGLES = ("<", "<a ", "</a", "</", "<!--", "<![", "<?", "<a b='", '<a b="', "<a b=", "<script>", "<title>", "&#", "<!-->")
-
-
-@pytest.mark.parametrize("opened", ANGLES)
-def test_a_page_of_open_tags_is_read_once(opened: str) -> None:
-    """Somebody may send one; at each open tag the parser of the standard library begins anew."""
-    found = contradictions(opened * 300_000, RunView(run(), RunFacts(origins=MANIFEST)))
-    assert any(" is missing, and the records give" in said for said in found)
-
-
-def test_what_hides_a_claim_on_a_page_hides_it_here() -> None:
-    hidden = "<!-- <h1>GO</h1> --><script>'<h1>GO</h1>'</script><p title='<h1>GO</h1>'>x</p>"
-    shown = "<H1 class='a'>NO-<b>GO</b> &amp; x</h1>GO"
-    found = contradictions(f"{hidden}{shown}", RunView(run(), RunFacts(origins=MANIFEST)))
-    assert any("is 'NO-GO & x', and the records give" in said for said in found), found
+@pytest.mark.parametrize("opened", ['"pictures":[', '"pictures":["', '"pictures":["A",', '"pictures":["A","'])
+def test_a_page_of_anything_is_read_once(opened: str) -> None:
+    """Somebody may send one."""
+    view = RunView(run(), RunFacts(origins=MANIFEST))
+    assert rendered_again(opened * 300_000, view) == render_html(view)
+    assert rendered_again('"pictures":[' + '"A",' * 1_000_000, view) == render_html(view)
