@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pytest_vlmrobust.metrics import ScoreTable, corruption, splits
-from pytest_vlmrobust.metrics.observatory import transfer_retention_interval
+from pytest_vlmrobust.metrics import ScoreTable, corruption
+from pytest_vlmrobust.metrics.observatory import over_split, transfer_retention_interval
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
 from pytest_vlmrobust.metrics.statistics.multiple import largest_few_lower, largest_few_upper
@@ -283,7 +283,7 @@ def _ratio(
         return 2.0 * loss, before, corruption.mean_relative_corruption_error_interval(table, None, LEVEL)
     if metric == "split_transfer_retention":
         before = ratio_interval(average, clean, clusters, LEVEL)
-        return 1.0 - loss, before, splits.over_split(transfer_retention_interval)(table, None, LEVEL)
+        return 1.0 - loss, before, over_split(transfer_retention_interval)(table, None, LEVEL)
     if metric == "mean_corruption_error":
         errors, others = 1.0 - now, 1.0 - blind
         value = errors.mean(axis=0) / others.mean(axis=0)
