@@ -43,7 +43,7 @@ YES_NO_RULES: Final[Mapping[str, str]] = {
     "leading": "``No, there is none.``, ``Yes there is``: the first word, set off; ``No, I cannot see the image`` refuses.",
     "closing": "``In this picture, no, there is none.``, ``It barks. Yes.``: a word that is set off.",
     "denial": "``There is no dog``, ``No dog is visible``, ``It is not a dog``, where nothing speaks against it.",
-    "affirmation": "``There is a dog``, ``A dog is visible``, where the question asked for a dog and for nothing else.",
+    "affirmation": "``There is a dog on a sofa``, ``The shirt is red``: what the question says, in the same order.",
 }
 """The rules and what they read, most certain first."""
 
@@ -110,8 +110,10 @@ def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tup
     yield _chosen(text, question)
     yield "leading", _begins(text, question)
     yield "refusal", Stop.REFUSAL if is_refusal(text) else None
-    yield "denial", "no" if not _DENIED_WORD.search(text) and _denies(text, question) else None
-    yield "affirmation", "yes" if _affirms(text, question) else None
+    positive, negations = _NOT.subn("", text)
+    denied = _denies(text, question) or (negations == 1 and _affirms(positive, question))
+    yield "denial", "no" if denied and not _DENIED_WORD.search(text) else None
+    yield "affirmation", "yes" if not denied and _affirms(text, question) else None
 
 
 def _content(said: str | None, question: str, within: int) -> Outcome:
@@ -146,7 +148,7 @@ _ASSENT = re.compile(
 _DISSENT = re.compile(
     rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)|unlikely"
     rf"|{_IT}(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
-    r"|(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
+    r"|(?:it|he|she|they|there|this|that)(?:'s|'re| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
     r"|(?:(?:图|图片|画面|照片)(?:中|里|上)?)?(?:并?(?:没有?|沒有?)(?:看到|任何)?|看不到|不存在)[^.,!?]{0,12}"
     r"|不(?!知|确定|清楚|能确|明)[^.,!?]{0,6}|错的|错误的"
 )
@@ -228,10 +230,7 @@ def _begins(text: str, question: str) -> Outcome:
     return Stop.AMBIGUOUS if _contradicts(said, rest, question) else said
 
 
-_END_OF_CLAUSE = re.compile(r"[.!;\n]|,\s?(?:but|because|since|so|and|only|it's|there's)\b|\b(?:but|because|only)\b")
-_SAYS_IT_IS = re.compile(
-    r"(?:there(?:'s| is| are)|i (?:can |do )?see|(?:it|that|this|the \w+)(?:'s| is| are| was)|(?:we|you) can see)\b"
-)
+_END_OF_CLAUSE = re.compile(r"[.!;\n]|,\s?(?:but|because|since|so|and|only|it's|there's)\b|\b(?:but|because)\b")
 _NEGATIVE = re.compile(
     r"\b(?:no|not|never|none|neither|nothing|without|absent|missing|wrong|incorrect|false|less|hardly|free of|lacks?)\b|n't\b"
 )
@@ -245,8 +244,7 @@ def _contradicts(first: str, rest: str, question: str) -> bool:
         return denies or _DISSENT.fullmatch(clause) is not None
     if _ASSENT.fullmatch(clause):
         return True
-    denied = _NEGATIVE.search(clause) or _NEGATIVE.search(question)
-    return bool(question) and not denied and _SAYS_IT_IS.match(clause) is not None and _is_about(clause, question)
+    return _affirms(clause, question)
 
 
 # A denial answers a question for something with no, where nothing else is denied: "The dog is not on the sofa" does not say that
@@ -257,14 +255,14 @@ def _contradicts(first: str, rest: str, question: str) -> bool:
 _SEEN = r"(?:visible|seen|present|shown|depicted|pictured|found|detected|observed|included|available|there|here)"
 _TO_SEE = r"(?:see|find|observe|notice|spot|detect|identify|recogni[sz]e|have)"
 _TO_SHOW = r"(?:show|contain|have|include|depict|feature|display|appear|seem|look|match)"
-_NOT = r"(?:n't| not|not)"
+_NOT = re.compile(r"(?:n't| not|(?<=can)not)\b")
 _DENIAL = re.compile(
     r"\bthere(?:'s| (?:is|are|was|were)| (?:appears?|seems?) to be) (?:no|none|nothing|not|zero)\b"
     rf"|^(?:no|zero)(?: [\w'-]+){{1,6}} (?:is|are|was|were|can be|could be|appears?|exists?)\b"
     rf"(?: (?:clearly|directly|to be))?(?: {_SEEN}| in\b| on\b|$)"
     rf"|^(?:no|not an?|not the|not any)(?: [\w'-]+){{1,4}}(?: in (?:the|this) \w+)?$|^no(?: [\w'-]+){{1,5}} {_SEEN}$"
     rf"|\b(?:i|we) {_TO_SEE} (?:no|none)\b|\b(?:{_TO_SHOW}s?|has|see|sees|find) no\b|\bnowhere\b"
-    rf"|\b(?:is|are|was|were|has|have|does|do|did|can?|could|will|would|should){_NOT}\b"
+    rf"|\b(?:is|are|was|were|has|have|does|do|did|can?|could|will|would|should){_NOT.pattern}"
     r"|\b(?:is|are) (?:absent|missing|nonexistent)\b|^(?:none|not|nothing) (?:that )?(?:i|we) can see\b"
 )
 _DENIED_NOTHING = re.compile(
@@ -277,25 +275,31 @@ _DENIED_NOTHING = re.compile(
 )
 _TURNS = r"\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b"
 _TURN = re.compile(_TURNS)
-_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b|it \w+s\b|i see\b)")
+_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=not\b|there\b|it's\b|it is\b|it \w+s\b|i see\b)")
 _AFFIRMED = re.compile(
     rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b"
     r"|\bit(?:'s| is)\b|^an? \w+"
 )
-_EXISTS = re.compile(
-    rf"(?:there(?:'s| is| are)|(?:i|we) (?:can )?see) (?:\w+ly )?(?:an?|one|some|two|several|many)? ?[\w -]+"
-    rf"|(?:an?|the|some) [\w -]+ (?:is|are|can be) (?:\w+ly )?{_SEEN}[\w ]*"
+_ASKS_FOR = re.compile(
+    r"^\W*(?:(?:is|are|was|were) there|(?:do|can) (?:you|we|i) see"
+    r"|does (?:the|this) (?:image|picture|photo|photograph|scene) (?:show|contain|have|include|depict|feature))\b"
 )
-_MORE = re.compile(
-    r" (?:lying|sitting|standing|walking|running|sleeping|playing|resting) (?:on|in|under|near|beside|behind|at) (?:the|an?) \w+$"
-    r"|\b(?:two|three|four|five|six|several|many|some) "
+"""The beginning of a question for something: what is said further of it does not change the answer."""
+_FURTHER = re.compile(
+    r"\W*(?:$|[,.;(])|\s(?:is|are|can|in|on|at|with|near|next|behind|under|inside|by|to|that|which|who|\w+ed"
+    r"|(?!painting|drawing|carving|building|clothing|\w?ring|\w?wing|string)\w+ing)\b"
 )
-"""Additions to an affirmation that are allowed: location and number."""
-_COUNTS = re.compile(r"\b(?:one|single|only|just|alone)\b")
-_WHERE = re.compile(r"^in (?:the|this) (?:image|picture|photo|photograph|scene),? ")
+"""What may follow on words that are a whole: "a dog on a chair", not "a dog house"."""
+_SMALL = re.compile(
+    r"an?|is|are|was|were|be|its?|i|we|he|she|they|there|do|does|did|has|have|can|to|this|that|(?:it|that|there|s?he)'s"
+    r"|also|just|indeed|actually|really|\w{3,}ly"
+)
+_AMOUNT = re.compile(
+    r"\b(?:only|single|alone|one|two|three|four|five|six|seven|eight|nine|ten|several|many|multiple|various|\d+)\b"
+)
 _UNSURE = re.compile(
-    r"\b(?:no|not|never|none|nothing|without|nor|neither|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should"
-    r"|like|almost|nearly|something|what|(?:picture|image|photo|photograph)s? of)\b|n't\b|\?"
+    r"\b(?:nor|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should|like|almost|nearly|something|what"
+    r"|(?:picture|image|photo|photograph)s? of)\b|\?"
 )
 _CONTENT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
 """A word, or a character in Chinese, Japanese and Korean, which have no blanks between words."""
@@ -310,10 +314,11 @@ _DOUBTED = re.compile(
     r"|\b(?:no|not|n't|never|without)\b[^.,;]{0,120}\b(?:absent|missing|nonexistent|nothing|lacks?|without)\b"
 )
 """A denial that is denied itself: "It is not true that there is no dog"."""
-_OF_THE_PICTURE = re.compile(
+_PICTURE = re.compile(
     r"\b(?:in|on|of|from|within|by) (?:the|this|that|your|any part of the) (?:\w+ )?"
-    r"(?:image|picture|photo|photograph|scene|view|frame)\b.*"
+    r"(?:image|picture|photo|photograph|scene|view|frame)\b"
 )
+_OF_THE_PICTURE = re.compile(rf"{_PICTURE.pattern}.*")
 
 
 def _denies(text: str, question: str) -> bool:
@@ -329,14 +334,34 @@ def _denies(text: str, question: str) -> bool:
 
 
 def _affirms(text: str, question: str) -> bool:
-    clause = _WHERE.sub("", text.strip(" .!,:\"'()"))
-    asked = _subjects(question)
-    if not asked or _NEGATIVE.search(question) or _UNSURE.search(text):
+    """Whether a sentence says in the same order what the question says; of what is only asked for, it may say more."""
+    asked = _in_order(question)
+    doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN)) or not text.isascii()
+    if not asked or doubted or _NEGATIVE.search(question):
         return False
-    if not _EXISTS.fullmatch(_OF_THE_PICTURE.sub("", clause).strip()):
-        return False
-    core = clause if _COUNTS.search(question) else _MORE.sub("", clause)
-    return _is_about(core, question) and all(_share({word}, _subjects(clause)) for word in asked)
+    for sentence in re.split(r"[.!;\n]+", text):
+        said = _in_order(sentence)
+        if said and _AMOUNT.fullmatch(said[0][0]) and not _AMOUNT.search(question):
+            said = said[1:]
+        if len(said) < len(asked) or not all(_same(word, other) for (word, _), (other, _) in zip(said, asked, strict=False)):
+            continue
+        if _ASKS_FOR.match(question):
+            whole = " ".join(word for word, _ in said[: len(asked)]) in sentence
+            if whole and _FURTHER.match(sentence, said[len(asked) - 1][1]):
+                return True
+        elif len(said) == len(asked):
+            return True
+    return False
+
+
+def _in_order(text: str) -> list[tuple[str, int]]:
+    """Returns the words of a text that say something, without those about the image, and the end of each."""
+    core = _PICTURE.sub(lambda found: " " * len(found[0]), text)
+    return [
+        (word, end)
+        for word, end in ((match[0], match.end()) for match in re.finditer(r"[\w'-]+", core))
+        if not _SMALL.fullmatch(word) and ("frame" not in roles_of(word) or word in ("with", "from", "for"))
+    ]
 
 
 _PARTICLE = re.compile(r"\b(on|off|up|down|in|out)\W*$")

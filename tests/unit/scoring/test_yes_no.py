@@ -109,6 +109,18 @@ def test_a_denial_is_no(text: str, question: str) -> None:
         ("Yes, the photo is clear to me. There is no dog.", DOG, None),
         ("Yes, I see one. There is no other dog.", DOG, "yes"),
         ("Yes, there is a dog. There is no cat.", DOG, "yes"),
+        ("The image shows a dog sitting on a chair, along with a cat.", DOG, "yes"),
+        ("There is a cat, not a dog.", DOG, "no"),
+        ("No, there is only a cat.", DOG, "no"),
+        ("The shirt is red.", "Is the shirt red?", "yes"),
+        ("The shirt is red and white.", "Is the shirt red?", None),
+        ("The cat is bigger than the dog.", "Is the cat bigger than the dog?", "yes"),
+        ("The dog is bigger than the cat.", "Is the cat bigger than the dog?", None),
+        ("No, the dog is bigger than the cat.", "Is the cat bigger than the dog?", "no"),
+        ("They are not facing each other.", "Are they facing each other?", "no"),
+        ("There is a red bus and a blue car.", "Is there a red car?", None),
+        ("Traffic is light.", "Can you see traffic lights?", None),
+        ("The light is on.", "Is the light on?", "yes"),
     ],
 )
 def test_the_question_decides_what_a_description_means(text: str, question: str, answer: str | None) -> None:
