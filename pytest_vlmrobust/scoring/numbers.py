@@ -392,7 +392,6 @@ def _counted(match: re.Match[str]) -> int | None:
 
 
 TOLERANCE = Fraction(5, 100)
-ONLY_NUMBER = "only_number"
 CONTAINED = "contained"
 CONCLUDED = "concluded"
 
@@ -429,7 +428,7 @@ def relaxed_match(answer: str, target: str) -> bool:
 def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
     """1 within 5 % of a target that is a number, or when the text is the target's in normalised spelling (``relaxed_match``).
 
-    Where the targets are numbers and the answer is a sentence, its only number is read (rule ``only_number``).
+    Where the targets are numbers and the answer is a sentence, the number that it ends in is read (rule ``concluded``).
     """
     if not all(map(_value, targets(sample))):
         return grade_best(read_answer(sample, prediction), sample, prediction, relaxed_match)
@@ -438,7 +437,8 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
     if extraction.answer is not None and MARKS.search(extraction.answer):
         return _relaxed_expression(plain.expressions, extraction, sample, prediction)
     if extraction.answer is not None:
-        extraction = _only_number(extraction.answer, extraction.rule)
+        concluded = _concluded(extraction.answer)
+        extraction = extraction if _value(extraction.answer) or concluded.answer == extraction.answer else concluded
     return grade_best(extraction, sample, prediction, relaxed_match)
 
 
@@ -538,13 +538,18 @@ _BREAKDOWN = re.compile(r"[^.,;]{0,80}(?::|,\s(?:that is|namely)\b|\s-\s|\b(?:in
 """The text after a total that is followed by its parts: "7 people: four adults and three children"."""
 _DETAIL = re.compile(r"\W*(?:this|that|these|they|it)(?: (?:number|total|count))? (?:also )?(?:in|ex)cludes?\b", re.IGNORECASE)
 """A sentence about a part of the number before it: "There are 7 dogs. This includes 2 puppies"."""
-_PART_OF = re.compile(r"\W*(?:[\w.,]+ )?(?:of|among) (?:them|these|those)\b", re.IGNORECASE)
+_PART_OF = re.compile(
+    rf"\W*(?:(?:[\w.,]+ )?(?:of|among) (?:them|these|those)\b|(?:\d+|{_SMALL}) (?:is|are|was|were|has|have|wears?)\b)",
+    re.IGNORECASE,
+)
 """A sentence about a part of a number, which may be what was asked for: "There are 7 cars. 3 of them are red"."""
+_ONE_MORE = re.compile(r"\b(?:one|another|other)\b", re.IGNORECASE)
 _BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
 _ASIDE = re.compile(
-    r",?\s(?:of which|including|which includes|which (?:represents?|corresponds? to)|rather than|instead of|as opposed to|out of|"
-    r"from a total of|according to)\b.*"
+    r"^\W*[Ii]n (?:the year )?(?:19|20)\d\d,?\s"
+    r"|,?\s(?:of which|including|which includes|which (?:represents?|corresponds? to)|rather than|"
+    r"instead of|as opposed to|out of|compared (?:to|with)|from a total of|according to)\b.*"
     r"|,?\s(?:in|from|since|between|during|for) (?:the year )?(?:19|20)\d\d(?:(?: to | and |-)(?:19|20)\d\d)?(?!\S?\d)"
 )
 _TOTAL_BEFORE = re.compile(
@@ -563,7 +568,8 @@ _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
 _NOTHING = re.compile(
-    r"(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
+    r"i (?:do not|don't|cannot|can't) see any (?!image|picture|photo|number|text|data)[\w -]{1,60}"
+    r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
     r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
     r"(?:no|not any) (?!answer|image|picture|way|info|number|text|data|indication|evidence|clear|specific|one\b)[\w -]{1,60}"
@@ -597,23 +603,16 @@ def _concluded(text: str) -> Extraction:
         return Extraction(None, Stop.AMBIGUOUS.value)
     if len(lines) > 1 and lines[0] and not lines[-1] and "=" not in text:
         return Extraction(lines[0].text, CONCLUDED)
-    text = text[-_LAST_CHARACTERS:]
-    kept = "".join(sentence for sentence in re.split(r"(?<=[.!?。\n])(?=\s)", text) if not _UNSAID.search(sentence)) or text
-    for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
-        kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
-    sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(kept[-_LAST_SENTENCES:])))
-    outside = [_BRACKETS.sub(" ", sentence) for sentence in sentences]  # text in brackets explains
-    sentences = outside if any(MARKS.search(sentence) or numbers_in(sentence) for sentence in outside) else sentences
-    told = [sentence for sentence in sentences if not _DETAIL.match(sentence)]
-    sentences = told if any(MARKS.search(sentence) or numbers_in(sentence) for sentence in told) else sentences
-    said = next((sentence for sentence in reversed(sentences) if MARKS.search(sentence) or numbers_in(sentence)), "")
+    kept = _kept(text[-_LAST_CHARACTERS:])
+    counted = _telling_sentences(kept)
+    said = counted[-1] if counted else ""
     if not said or MARKS.search(said):
         return Extraction(said or _without_digits(kept), CONCLUDED)
     core = _ASIDE.sub("", said)
     core = core if numbers_in(core) else said
     numbers = [number for number in numbers_in(core) if not number.is_bound]
     totals = [number for number in numbers if _TOTAL_BEHIND.match(core, number.span[1])]
-    if len(numbers) > 2 and numbers[0].value == sum(number.value for number in numbers[1:]):
+    if _adds_up(numbers, core):
         totals = totals or ([numbers[0]] if _BREAKDOWN.match(core, numbers[0].span[1]) else [])
     if "=" not in core and len(totals) == 1:
         return Extraction(totals[0].text, CONCLUDED)
@@ -622,10 +621,44 @@ def _concluded(text: str) -> Extraction:
         is_pair = _TWO_SOLUTIONS.search(core) or (last and last[0][0] in {"is", "are"} and _TWO_CLAUSES.search(core.lower()))
         numbers = [number for number in numbers if last and number.span[0] >= last[0].end() and not is_pair]
     values = {number.value for number in numbers}
-    part = _PART_OF.match(said) and any(map(numbers_in, sentences[: sentences.index(said)]))
+    part = _PART_OF.match(said) and any(map(numbers_in, counted[:-1]))
     if len(values) != 1 or part or any(is_other(core.lower(), *number.span) for number in numbers):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return Extraction(numbers[-1].text, CONCLUDED)
+
+
+def _kept(text: str) -> str:
+    """Returns the sentences that neither suppose nor ask, behind the last correction."""
+    kept = "".join(sentence for sentence in re.split(r"(?<=[.!?。\n])(?=\s)", text) if not _UNSAID.search(sentence))
+    if not kept and (not text.rstrip().endswith("?") or read_number(text.rstrip(" ?"))):
+        kept = text
+    for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
+        kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
+    return kept
+
+
+def _telling_sentences(text: str) -> list[str]:
+    """Returns the sentences with a number, without text in brackets, which explains, and without parts of the last total."""
+    sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(text[-_LAST_SENTENCES:])))
+    for fewer in (lambda each: _BRACKETS.sub(" ", each), lambda each: "" if _DETAIL.match(each) else each):
+        left = list(map(fewer, sentences))
+        sentences = left if any(map(_has_number, left)) else sentences
+    counted = [sentence for sentence in sentences if _has_number(sentence)]
+    if len(counted) > 1 and _PART_OF.match(counted[-1]):
+        numbers = [number for sentence in counted[-2:] for number in numbers_in(sentence)]
+        return counted[:-1] if _adds_up(numbers, counted[-1]) else counted
+    return counted
+
+
+def _has_number(text: str) -> bool:
+    return MARKS.search(text) is not None or bool(numbers_in(text))
+
+
+def _adds_up(numbers: Sequence[Number], text: str) -> bool:
+    """Whether the first number is the sum of the others, and of a "one" of ``text``: "7 people: six adults and one child"."""
+    parts, ones = numbers[1:], len(_ONE_MORE.findall(text))
+    missing = numbers[0].value - sum(number.value for number in parts) if parts else -1
+    return 0 <= missing <= ones and len(parts) + missing > 1
 
 
 def _without_digits(text: str) -> str:
@@ -653,16 +686,6 @@ def _value(text: str) -> Number | None:
     """Returns ``text`` as a number, also in LaTeX; None for 2010/11, which is a season on the axis of a chart."""
     number = read_number(text) or read_number(str(plain_numbers(text)))
     return None if number is None or (number.ratio and _SEASON.match(number.text)) else number
-
-
-def _only_number(answer: str, rule: str) -> Extraction:
-    if _value(answer):
-        return Extraction(answer, rule)
-    numbers = [number for number in numbers_in(answer) if not _SEASON.match(number.text)]
-    values = {number.value: number.text for number in numbers if not number.is_bound}
-    if len(values) > 1 or (numbers and not values):
-        return Extraction(None, Stop.AMBIGUOUS.value)
-    return Extraction(next(iter(values.values())), ONLY_NUMBER) if values else Extraction(answer, rule)
 
 
 def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:

@@ -165,6 +165,11 @@ def test_a_bound_is_no_number_wherever_it_stands(text: str, scorer: str) -> None
         ("4 + 5 = 9. This total excludes 3 cats.", 1, "scored"),
         ("There are 9 dogs. Two of them are hidden.", 0, "unparsed"),
         ("9 of them are hidden.", 1, "scored"),
+        ("There are 9 dogs. One is black, and eight are white.", 1, "scored"),
+        ("There are 9 dogs. Two are black.", 0, "unparsed"),
+        ("There are 9 people: eight men and one woman.", 1, "scored"),
+        ("Is it 9?", 0, "unparsed"),
+        ("Is it 8? No, it is 9.", 1, "scored"),
     ],
 )
 def test_a_number_that_is_corrected_or_a_part_does_not_count(text: str, value: float, state: str) -> None:
@@ -217,9 +222,13 @@ def relaxed(text: str, *targets: str) -> Score:
     return score(Sample("1", (), "?", targets, "open", scorer="relaxed"), Prediction(text, "generate"))
 
 
-def test_the_only_number_of_a_sentence_is_the_answer_to_a_number() -> None:
-    assert relaxed("The value is about 102 people.", "100") == Score(1.0, "only_number", "102")
-    assert relaxed("In 2010 it was 102.", "100") == Score.unparsed("ambiguous")
+def test_the_number_that_a_sentence_ends_in_is_the_answer_to_a_number() -> None:
+    assert relaxed("The value is about 102 people.", "100") == Score(1.0, "concluded", "102")
+    assert relaxed("In 2010 it was 102.", "100") == Score(1.0, "concluded", "102")
+    assert relaxed("The value for 2010 is 102.", "100") == Score(1.0, "concluded", "102")
+    assert relaxed("The difference is 140 - 38 = 102.", "100") == Score(1.0, "concluded", "102")
+    assert relaxed("It rose from 50 to 102.", "100") == Score.unparsed("ambiguous")
+    assert relaxed("I don't see any cars.", "0") == Score(1.0, "concluded", "0")
     assert relaxed("Answer: 34%", "0.34") == Score(1.0, "statement", "34%")
     assert relaxed("The bar of 2010", "bar of 2010") == Score(1.0, "whole", "The bar of 2010")
     assert relaxed("blue", "100") == Score(0.0, "whole", "blue")
