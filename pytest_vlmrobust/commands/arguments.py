@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import shutil
 import sys
 import textwrap
@@ -108,6 +110,8 @@ def named_run(run: str) -> tuple[str, Path]:
 
 
 _BREAK = "\n"
+UNREAD = 141
+"""The exit code of a command whose output nobody reads to its end: that of programs that the system ends for it (SIGPIPE)."""
 _LOG_WIDTH = 160
 """Width outside a terminal: a log has no right edge."""
 
@@ -119,29 +123,41 @@ def shortened(text: str) -> str:
 
 def say(text: str) -> None:
     """Prints the result of a command; control characters in its data are spelled out."""
-    print(printable(text, kept=_BREAK))  # noqa: T201 - a command prints its output
-
-
-def show(table: str) -> None:
-    """Prints a rendered table: its cells are printable, and its colours are control characters."""
-    print(table)  # noqa: T201 - see ``say``
+    show(printable(text, kept=_BREAK))
 
 
 def tell(sentence: str) -> None:
     """Prints a sentence; on a terminal, its rows break between words."""
-    print(_rows(printable(sentence), sys.stdout))  # noqa: T201 - see ``say``
+    show(_rows(printable(sentence), sys.stdout))
+
+
+def show(table: str) -> None:
+    """Prints a rendered table: its cells are printable, and its colours are control characters.
+
+    Raises:
+        SystemExit: nobody reads on, as after ``| head``.
+        OSError: it cannot be written.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
+    try:
+        print(table, flush=True)  # noqa: T201 - a command prints its output
+    except BrokenPipeError:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - it is no file
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # else the rest is written again as the process ends
+        raise SystemExit(UNREAD) from None
 
 
 def complain(text: str) -> None:
     """Prints an error of a command to standard error; on a terminal, its rows break between words."""
     if sys.stderr is None:  # closed: the exit code alone says it
         return
-    print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - see ``say``
+    print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - see ``show``
 
 
-def _rows(text: str, stream: TextIO) -> str:
+def _rows(text: str, stream: TextIO | None) -> str:
     """Returns text with lines that a terminal does not break within a word; a log keeps whole lines."""
-    if not stream.isatty():
+    if stream is None or not stream.isatty():
         return text
     rows = textwrap.TextWrapper(
         shutil.get_terminal_size().columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -156,4 +172,4 @@ def width() -> int:
 
 def in_color() -> bool:
     """Whether the output goes to a terminal."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()

@@ -147,10 +147,9 @@ def _noting_signals() -> Iterator[list[int]]:
 
 
 def _say(text: str) -> None:
-    """Prints a line before pytest prints the next; errors of a full log are ignored, so that copying goes on."""
-    with contextlib.suppress(OSError):
+    """Prints a line; copying goes on where a log is full, or nobody reads it any more."""
+    with contextlib.suppress(OSError, SystemExit):
         say(text)
-        sys.stdout.flush()
 
 
 # `vlmrobust merge`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -66,7 +65,6 @@ def _view(options: argparse.Namespace) -> int:
             complain(f"port {PORT} is taken, perhaps by another vlmrobust view: this one has another")
         address = f"http://127.0.0.1:{port}/"
         say(f"{quantity(len(find()), 'run')} to see at {address} (Ctrl-C ends it)")
-        sys.stdout.flush()  # a reader of a pipe waits for the address
         if options.open:
             import webbrowser
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.resolve import resolve
 from pytest_vlmrobust.cli import TRACEBACK, USAGE_ERROR, main, parser
 from pytest_vlmrobust.commands import runs
-from pytest_vlmrobust.commands.arguments import say
+from pytest_vlmrobust.commands.arguments import UNREAD, say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
@@ -62,6 +62,28 @@ def files(directory: Path) -> list[str]:
 def test_a_closed_standard_error_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     assert main(["comment", "nothing"]) == USAGE_ERROR
+
+
+def test_a_closed_standard_output_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    for command in (["list", "models"], ["check", "default"], ["explain", "pcri"]):
+        assert main(command) == USAGE_ERROR
+        assert capsys.readouterr().err == "vlmrobust: standard output: it is closed\n"
+
+
+@pytest.mark.parametrize("command", [["list", "models"], ["check", "default"], ["explain", "pcri"]])
+def test_output_that_nobody_reads_on_ends_a_command_quietly(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+        stream.write("what was left")  # which goes nowhere
+    assert ended.value.code == UNREAD
+    assert not capsys.readouterr().err
 
 
 def test_init_copies_the_suites_and_thresholds(tmp_path: Path, capsys: Captured) -> None:

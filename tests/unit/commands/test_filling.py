@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -72,6 +73,16 @@ def test_it_says_how_many_answers_are_safe(
     part = tmp_path / "part"
     lines = ["pytest", f"{part}: has 1 answer", f"{part}: goes on from 1 answer", "pytest", f"{part}: has 2 answers"]
     assert capfd.readouterr().out.splitlines() == lines
+
+
+def test_a_log_that_nobody_reads_any_more_ends_no_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with monkeypatch.context() as patched, os.fdopen(writing, "w") as log:
+        patched.setattr(sys, "stdout", log)
+        for _ in range(2):
+            assert fill(tmp_path, monkeypatch, "") == 0
+    assert count(tmp_path / "part") == 2
 
 
 def test_a_last_copy_that_fails_says_where_the_answers_are(
