@@ -55,8 +55,8 @@ class FieldImage:
         return image_identity(self.digest, self.position)
 
 
-def records(path: Path) -> Iterator[FileRecord]:
-    """Yields the records of a UTF-8 file, the header first; blank lines are skipped."""
+def records(path: Path, *, spaced: bool = False) -> Iterator[FileRecord]:
+    """Yields the records of a UTF-8 file, the header first; blank lines are skipped, and blanks around fields if ``spaced``."""
     mark = mark_of(path)
     with path.open("rb") as stream:
         first = stream.readline()
@@ -68,7 +68,7 @@ def records(path: Path) -> Iterator[FileRecord]:
             )
         stream.seek(0)
         stamp, lines = file_stamp(path), _Lines(stream, path)
-        reader = _split(lines, mark)
+        reader = _split(lines, mark, spaced=spaced)
         while True:
             offset, line = lines.bytes, lines.line + 1
             try:
@@ -81,7 +81,9 @@ def records(path: Path) -> Iterator[FileRecord]:
                 ) from error
             if fields is None:
                 return
-            if fields:
+            if spaced:
+                fields = [field.strip() for field in fields]
+            if any(fields) if spaced else fields:
                 yield FileRecord(line, fields, Span(path, offset, lines.bytes - offset, stamp))
 
 
@@ -103,10 +105,10 @@ class _Lines:
                 raise DatasetError(f"{self.path}:{self.line} is not UTF-8 ({error}). Save the file as UTF-8") from error
 
 
-def _split(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
+def _split(lines: Iterable[str], mark: str, *, spaced: bool = False) -> Iterator[list[str]]:
     # The limit belongs to the whole process; it is raised and never lowered, since another thread may be reading.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    return csv.reader(lines, delimiter=mark, strict=True)
+    return csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=spaced)
 
 
 def header_of(path: Path, first: FileRecord | None) -> list[str]:

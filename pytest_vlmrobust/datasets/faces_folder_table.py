@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ def read_rows(table: Path, more: Sequence[str], problems: Problems) -> list[Row]
     """Returns the rows of a table; rows that lack a required value are left out and noted in ``problems``."""
     columns = (*REQUIRED, *OPTIONAL, *more)
     try:
-        entries = list(_entries(table, _text(table), columns, problems))
+        entries = list(_entries(table, columns, problems))
     except OSError as error:
         raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from error
     rows = [_row(table, line, cells) for line, cells in entries]
@@ -75,20 +74,13 @@ def _is_complete(row: Row, problems: Problems) -> bool:
     return not absent
 
 
-def _text(table: Path) -> str:
-    data = table.read_bytes()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DatasetError(f"{table}:{line} is not UTF-8 ({error}). Save the table as UTF-8") from error
+def _entries(table: Path, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, str]]]:
+    from .delimited import records
 
-
-def _entries(table: Path, text: str, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, str]]]:
-    records = _records(table, text)
-    line, header = next(records, (1, []))
+    rows = ((record.line, record.fields) for record in records(table, spaced=True))
+    line, header = next(rows, (1, []))
     _check_header(Place(table, line, "the header"), header, columns, problems)
-    for line, fields in records:
+    for line, fields in rows:
         if len(fields) != len(header):
             where = Place(table, line, f"file {fields[0]!r}")
             problems.add(where, "(all)", fields, f"{len(header)} values as in the header; put boxes in double quotes")
@@ -96,28 +88,10 @@ def _entries(table: Path, text: str, columns: Sequence[str], problems: Problems)
             yield line, {column: field for column, field in zip(header, fields, strict=True) if field}
 
 
-def _records(table: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields each record's first line number and its values; blank records are skipped."""
-    reader, start = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True), 1
-    try:
-        for record in reader:
-            fields = [field.strip() for field in record]
-            if any(fields):
-                yield start, fields
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise DatasetError(
-            f"{table}:{start} is not a row of comma-separated values ({error}). A value that holds a comma or a double quote is "
-            'expected in double quotes, with every double quote in it doubled: "1,2,3,4"'
-        ) from error
-
-
 def _check_header(place: Place, header: Sequence[str], columns: Sequence[str], problems: Problems) -> None:
     for position, column in enumerate(header):
         if column not in columns:
-            separator = " Values are separated by commas." if re.search("[;\t]", column) else ""
-            near = did_you_mean(column, columns)
-            problems.add(place, column, column, f"no such column.{near}{separator} Known: {', '.join(columns)}")
+            problems.add(place, column, column, f"no such column.{did_you_mean(column, columns)} Known: {', '.join(columns)}")
         elif column in header[:position]:
             problems.add(place, column, column, "each column once")
     for column in REQUIRED:

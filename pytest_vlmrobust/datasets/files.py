@@ -36,32 +36,43 @@ class Contents:
 Reader = Callable[[Path, str], Contents]
 
 
-class FileDataset:
-    """A dataset in one file, and the image files it refers to.
-
-    Nothing is opened before the first use of ``samples``, ``notes`` or ``digest``, and only once. ``digest`` is the SHA-256 of
-    the file, as printed by ``sha256sum``, if the images are inside it; if rows refer to image files, it is a
-    fingerprint of that and of the SHA-256 of every image file under its written name.
-    """
+class ReadOnceDataset:
+    """A dataset whose contents are read at the first use of ``samples`` or ``notes``, and only once."""
 
     native_long_edge: int | None = None
 
-    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "", benchmark: Benchmark = UNKNOWN) -> None:
-        self.name = name
-        self.path = path
-        self.variant = variant
-        self.benchmark = benchmark
+    def __init__(self, name: str, benchmark: Benchmark, read: Callable[[], Contents]) -> None:
+        self.name, self.benchmark = name, benchmark
         self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
         self._read = read
 
     def samples(self) -> Sequence[Sample]:
-        """Returns the samples in the order of the file."""
+        """Returns the samples in the order of the file or table."""
         return self._contents.samples
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Returns notes on these data for the reader of the report; each was also issued as a ``DatasetWarning``."""
         return self._contents.notes
+
+    @cached_property
+    def _contents(self) -> Contents:
+        contents = self._read()
+        for note in contents.notes:
+            warnings.warn(note, DatasetWarning, stacklevel=3)
+        return contents
+
+
+class FileDataset(ReadOnceDataset):
+    """A dataset in one file, and the image files it refers to.
+
+    ``digest`` is the SHA-256 of the file, as printed by ``sha256sum``, if the images are inside it; if rows refer to image files,
+    it is a fingerprint of that and of the SHA-256 of every image file under its written name.
+    """
+
+    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "", benchmark: Benchmark = UNKNOWN) -> None:
+        super().__init__(name, benchmark, lambda: self._read_file(read))
+        self.path, self.variant = path, variant
 
     @cached_property
     def digest(self) -> str:
@@ -73,15 +84,11 @@ class FileDataset:
             raise DatasetError(f"{self.path}: {error.filename} cannot be read: {error.strerror or error}") from error
         return fingerprint({"file": digest, "images": files, "variant": self.variant}) if files or self.variant else digest
 
-    @cached_property
-    def _contents(self) -> Contents:
+    def _read_file(self, read: Reader) -> Contents:
         try:
-            contents = self._read(self.path, self.name)
+            return read(self.path, self.name)
         except OSError as error:
             raise DatasetError(f"{self.path} cannot be read: {error.strerror or error}") from error
-        for note in contents.notes:
-            warnings.warn(note, DatasetWarning, stacklevel=3)
-        return contents
 
     def __repr__(self) -> str:
         return f"FileDataset({self.name!r}, {str(self.path)!r})"

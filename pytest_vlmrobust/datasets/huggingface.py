@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import importlib.util
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -28,7 +27,7 @@ from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
 from .drafts import Draft, Rows, finish, put_together
-from .files import Contents, DatasetWarning, Place, Problems
+from .files import Contents, Place, Problems, ReadOnceDataset
 from .images import decode, from_base64, image_identity, is_turned
 
 SAVED = ("dataset_dict.json", "state.json")
@@ -117,39 +116,24 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
     return known
 
 
-class HubDataset:
+class HubDataset(ReadOnceDataset):
     """A dataset that the package ``datasets`` reads.
 
     ``digest`` is a fingerprint of every sample as read: ids, texts, targets and the digests of the encoded images.
     """
 
-    native_long_edge: int | None = None
-
     def __init__(self, name: str, source: HubName, benchmark: Benchmark, layout: Layout) -> None:
-        self.name, self.source, self.benchmark, self.layout = name, source, benchmark, layout
-        self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
-
-    def samples(self) -> Sequence[Sample]:
-        """Returns the samples in table order."""
-        return self._contents.samples
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Returns notes on these data for the reader of the report; each was also issued as a ``DatasetWarning``."""
-        return self._contents.notes
+        super().__init__(name, benchmark, self._read_table)
+        self.source, self.layout = source, layout
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of the content as asked."""
         return fingerprint([_content(sample) for sample in self.samples()])
 
-    @cached_property
-    def _contents(self) -> Contents:
+    def _read_table(self) -> Contents:
         source = replace(self.source, split=self.source.split or self._own_split())
-        contents = _HubTable(source, self.benchmark, self.layout).contents()
-        for note in contents.notes:
-            warnings.warn(note, DatasetWarning, stacklevel=3)
-        return contents
+        return _HubTable(source, self.benchmark, self.layout).contents()
 
     def _own_split(self) -> str:
         if not self.source.is_folder:

@@ -76,7 +76,7 @@ from .families import (
     size_trend,
     size_weights,
 )
-from .hidden import always_lost_rate, circular_accuracy, worst_category_accuracy, worst_category_drop, worst_group_drop
+from .hidden import always_lost_rate, worst_category_accuracy, worst_category_drop, worst_group_drop
 from .observatory import (
     GroupMean,
     HumanReference,
@@ -127,7 +127,7 @@ from .pointing import (
     prompt_leakage_iou,
 )
 from .record import AMBIGUOUS, REGISTRY, Circumstances, Coverage, Metric, ambiguous_message, get, metric, names
-from .rephrasing import answer_agreement, letter_pull, wording_range
+from .rephrasing import answer_agreement, circular_accuracy, letter_pull, wording_range
 from .resolution import (
     LinearTrend,
     absolute_continuous_error,

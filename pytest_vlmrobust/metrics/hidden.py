@@ -207,39 +207,6 @@ def always_lost_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     return math.nan if np.isnan(before + per_sample(after)).any() else float(_always_lost(before, after).mean())
 
 
-@metric(
-    suite="options",
-    better="higher",
-    bounds=(0.0, 1.0),
-    perfect=1.0,
-    reference="CircularEval of MMBench (Liu et al. 2024); VLMEvalKit, circular accuracy",
-    unsuited="It is below the accuracy in one order, the more so the more orders are asked, so it is not comparable with "
-    "`clean_accuracy` of other models. Use `accuracy_drop` for what one order costs.",
-    interval=of_mean(lambda table, _: _lowest(table.clean, table.by_setting)),
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: 1},
-)
-def circular_accuracy(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
-    """Share of the samples that are right in every order of their options.
-
-    A question with more options than orders counts by the orders asked. Guessing among four options gets 0.4 %.
-
-    Formula: ``mean over samples i of min(clean_i, perturbed_si over settings s)``
-
-    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
-
-    >>> circular_accuracy([1, 1, 1, 0], {"option_order:1": [1, 0, 1, 1], "option_order:2": [1, 1, 1, 1]})
-    0.5
-    """
-    before, after = against_clean(clean, perturbed_by_setting)
-    return float(_lowest(before, after).mean()) if after and len(before) else math.nan
-
-
-def _lowest(clean: Scores, perturbed: Mapping[str, Scores]) -> Scores:
-    """Returns the lowest score of each sample, shape (N,); NaN if one is missing."""
-    lowest: Scores = np.min([clean, *perturbed.values()], axis=0)
-    return lowest
-
-
 def _always_lost(clean: Scores, perturbed: Mapping[str, Scores]) -> Scores:
     """Returns 1 for each sample that is always lost, else 0, shape (N,)."""
     return ((clean >= RIGHT - ROUNDING) & (per_sample(perturbed) <= LEFT + ROUNDING)).astype(np.float64)

@@ -6,6 +6,7 @@ If options change their letters, answers follow either the option or the letter.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,9 +26,36 @@ _MOVES = "a letter that is chosen too often pulls more with each answer, and one
     better="higher",
     bounds=(0.0, 1.0),
     perfect=1.0,
+    reference="CircularEval of MMBench (Liu et al. 2024); VLMEvalKit, circular accuracy",
+    unsuited="It is below the accuracy in one order, the more so the more orders are asked, so it is not comparable with "
+    "`clean_accuracy` of other models. Use `accuracy_drop` for what one order costs.",
+    interval=of_mean(lambda table, _: _lowest([table.clean, *table.by_setting.values()])),
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: 1},
+)
+def circular_accuracy(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Share of the samples that are right in every order of their options.
+
+    A question with more options than orders counts by the orders asked. Guessing among four options gets 0.4 %.
+
+    Formula: ``mean over samples i of min(clean_i, perturbed_si over settings s)``
+
+    Returns: A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    >>> circular_accuracy([1, 1, 1, 0], {"option_order:1": [1, 0, 1, 1], "option_order:2": [1, 1, 1, 1]})
+    0.5
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    return float(_lowest([before, *after.values()]).mean()) if after and len(before) else math.nan
+
+
+@metric(
+    suite="options",
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
     reference="the companion of CircularEval (MMBench, Liu et al. 2024) that needs no right answer (ours)",
     unsuited="A model that is always wrong in the same way has 1. Use `circular_accuracy` for answers that are also right.",
-    interval=of_mean(lambda table, _: _agreeing(table.required(Needs.SAME_BY_SETTING))),
+    interval=of_mean(lambda table, _: _lowest([*table.required(Needs.SAME_BY_SETTING).values()])),
     monotone={Needs.SAME_BY_SETTING: 1},
 )
 def answer_agreement(same_by_setting: BySetting) -> float:
@@ -42,8 +70,8 @@ def answer_agreement(same_by_setting: BySetting) -> float:
     >>> answer_agreement({"option_order:1": [1, 1, 0], "option_order:2": [1, 0, 0]})
     0.3333333333333333
     """
-    agreeing = _agreeing(by_setting(same_by_setting, "same_by_setting"))
-    return float(agreeing.mean()) if len(agreeing) else math.nan
+    same = [*by_setting(same_by_setting, "same_by_setting").values()]
+    return float(_lowest(same).mean()) if same and len(same[0]) else math.nan
 
 
 def letter_pull_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -105,9 +133,10 @@ def letter_pull(chosen_by_letter: ByLetter, right_by_letter: ByLetter) -> float:
     return float(abs(excess.mean(axis=0)).max()) if excess.size else math.nan
 
 
-def _agreeing(same: dict[str, Scores]) -> Scores:
-    """Returns the lowest flag of each sample, shape (N,); NaN if one is missing."""
-    return np.min([*same.values()], axis=0) if same else np.zeros(0)
+def _lowest(scores: Sequence[Scores]) -> Scores:
+    """Returns the lowest score of each sample, shape (N,); NaN if one is missing."""
+    lowest: Scores = np.min(scores, axis=0)
+    return lowest
 
 
 def _excess(chosen: dict[str, Scores], right: dict[str, Scores]) -> Scores:

@@ -172,7 +172,7 @@ def test_a_box_may_fill_the_picture(people: People) -> None:
             "file,identity,gruop",
             "column 'gruop': found 'gruop', expected no such column. Did you mean 'group'? Known: file, identity, group",
         ),
-        ("file;identity;group", "expected no such column. Values are separated by commas. Known:"),
+        ("file;identity;group", "expected columns separated by commas. The file seems to have ';' between them"),
         ("file,identity,file", "column 'file': found 'file', expected each column once"),
         ("file,name", "column 'identity': found None, expected this column: it is required"),
         (
