@@ -48,7 +48,7 @@ def enter(*, seconds: float | None = SECONDS, largest_file: int | None = LARGEST
     if not hasattr(os, "fork") or threading.current_thread() is not threading.main_thread():
         return None
     seconds = _chosen(seconds)
-    scratch = tempfile.mkdtemp(prefix="vlmrobust-")  # the parent removes what a killed child leaves
+    scratch = _scratch_folder()  # the parent removes what a killed child leaves
     lives, parent_lives = os.pipe()
     gc.freeze()  # else collecting garbage writes to, and so copies, the memory that both processes share
     child = os.fork()
@@ -98,6 +98,29 @@ def _chosen(seconds: float | None, environment: Mapping[str, str] = os.environ) 
         if 0 < float(text) < threading.TIMEOUT_MAX:
             return float(text)
     raise UsageError(f"${VARIABLE} is {text!r:.100}. Expected a number of seconds, such as {SECONDS:g}")
+
+
+_PREFIX, _LOCK = "vlmrobust-", ".lock"
+
+
+def _scratch_folder() -> str:
+    """Returns a new temporary folder, and removes those of commands that were killed: nobody holds the lock of one any more."""
+    import fcntl
+
+    for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        with contextlib.suppress(OSError), open(lock, opener=_at_once) as stream:
+            if os.fstat(stream.fileno()).st_uid == os.geteuid():
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent)
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    held = os.open(Path(folder, "unlocked"), os.O_CREAT)  # open until the parent and the child have ended
+    fcntl.flock(held, fcntl.LOCK_EX)
+    Path(folder, "unlocked").rename(Path(folder, _LOCK))
+    return folder
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)  # anybody may put a pipe there
 
 
 def _end_with_parent(lives: int) -> None:

@@ -103,16 +103,27 @@ def test_temporary_files_of_a_killed_child_are_removed() -> None:
     assert not Path(said).parent.exists()
 
 
-def test_child_ends_when_its_parent_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what nobody can remove any more stays there
+def test_child_ends_when_its_parent_is_killed_and_the_next_command_removes_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "vlmrobust-fill").mkdir()  # not of a quarantine
+    (tmp_path / "vlmrobust-pipe").mkdir()
+    os.mkfifo(tmp_path / "vlmrobust-pipe" / ".lock")  # reading it would never end
     code = ENTER.format(limits="") + "print(os.getpid(), flush=True); time.sleep(60)"
     with subprocess.Popen(command(code), stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert int(parent.stdout.readline()) != parent.pid
+        (scratch,) = tmp_path.glob("vlmrobust-*/.lock")
+        assert run("").returncode == 0
+        assert scratch.exists(), "its command still runs"
         started = time.monotonic()
         parent.kill()
         assert parent.stdout.read() == ""  # ends when the child does
     assert time.monotonic() - started < 30
+    assert scratch.exists()
+    assert run("print(*os.listdir(os.environ['TMPDIR']))").stdout.split().count("vlmrobust-fill") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["vlmrobust-fill"]
 
 
 def test_interrupt_of_the_parent_alone_reaches_the_child() -> None:
