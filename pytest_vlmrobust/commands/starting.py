@@ -206,6 +206,7 @@ _SETTINGS = (
     "downsample:mid",
 )
 _METRICS = ("accuracy_above_chance", "visual_gain", "mean_drop")
+_DROPS = ("accuracy_drop", "mean_drop")
 _BOUNDS = (0.03, 0.05, 0.075, 0.10, 0.125, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 """Bounds of a drop to try, the strictest first. A first policy takes the step after the strictest bound that the questions
 decide: the strictest is decided for a model that loses nothing, and a real model loses a little."""
@@ -308,8 +309,7 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
         warnings.simplefilter("ignore")  # the gate prints them
         samples = dataset.samples()
     size = _size(samples)
-    drop = _decided_bound("accuracy_drop", dataset.name, samples)
-    mean = _decided_bound("mean_drop", dataset.name, samples)
+    drop, mean = _decided_bounds(dataset.name, samples).values()
     if drop is None or mean is None:
         raise UsageError(
             f"{data}: too few questions ({size}) to decide a bound up to {_BOUNDS[-1]:.0%} of accuracy. "
@@ -353,10 +353,10 @@ def _size(samples: Sequence[Sample]) -> str:
     return questions if images == len(samples) else f"{questions} about {quantity(images, 'image')}"
 
 
-def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> float | None:
-    """Returns a bound that the samples can decide for a model that loses little; ``None`` if there is none."""
+def _decided_bounds(dataset: str, samples: Sequence[Sample]) -> dict[str, float | None]:
+    """Returns for each metric of a drop a bound that the samples can decide for a model that loses little, if there is one."""
     from pytest_vlmrobust import perturbations
-    from pytest_vlmrobust.evaluation.power.sample_size import undecidable
+    from pytest_vlmrobust.evaluation.power.sample_size import undecided_ids
     from pytest_vlmrobust.evaluation.run.clock import utc_today
     from pytest_vlmrobust.policies import MetricKey
 
@@ -365,24 +365,28 @@ def _decided_bound(metric: str, dataset: str, samples: Sequence[Sample]) -> floa
         info = perturbations.info(name)
         tests.append(MetricKey("model", dataset, "accuracy_drop", name, info.family, str(info.level or "")))
     images = {dataset: len({sample.source_image for sample in samples})}
-    for strictest, bound in pairwise(_BOUNDS):
-        policy = _policy(metric, strictest)
-        if not undecidable(policy, tests, images, today=utc_today(), questions={dataset: len(samples)}):
-            return bound
-    return None
+    undecided = undecided_ids(_every_bound(), tests, images, today=utc_today(), questions={dataset: len(samples)})
+    return {
+        metric: next((bound for strictest, bound in pairwise(_BOUNDS) if f"{metric}-{strictest}" not in undecided), None)
+        for metric in _DROPS
+    }
 
 
-def _policy(metric: str, bound: float) -> Policy:
-    """Returns a policy with only this rule."""
+def _every_bound() -> Policy:
+    """Returns a policy with a rule for each bound of each metric of a drop."""
     import tempfile
 
     from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
     from pytest_vlmrobust.policies import load_policy
 
-    rule = f"{{id: bound, metric: {metric}, max: {100 * bound:g}pp, reason: sizes the first gate}}"
+    rules = "".join(
+        f"  - {{id: {metric}-{bound}, metric: {metric}, max: {100 * bound:g}pp, reason: sizes the first gate}}\n"
+        for metric in _DROPS
+        for bound in _BOUNDS
+    )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, _POLICY)
-        file.write_text(f"version: 1\nrules:\n  - {rule}\n", encoding="utf-8")
+        file.write_text(f"version: 1\nrules:\n{rules}", encoding="utf-8")
         return load_policy([file], known_metrics=known_metrics())
 
 

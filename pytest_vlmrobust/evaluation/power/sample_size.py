@@ -8,7 +8,7 @@ Rules of confidence are tried with a calibrated model of typical accuracy: one t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
@@ -189,16 +189,63 @@ def undecidable(
             independent.
         changed: returns the numbers of images and questions of a test whose settings change only a part of the questions.
     """
+    undecided = []
+    for part in _parts(policy, tests, sizes, today=today, questions=questions or {}, changed=changed):
+        too_few = _too_few(part.rules, part.settings, part.positions, part.images, part.each)
+        undecided += [replace(entry, dataset=part.dataset, questions=part.questions) for entry in too_few]
+    return undecided
+
+
+def undecided_ids(
+    policy: Policy, tests: Iterable[MetricKey], sizes: Mapping[str, int], *, today: date, questions: Mapping[str, int]
+) -> set[str]:
+    """Returns the ids of the rules of :func:`undecidable` without the search for numbers that would do."""
+    parts = _parts(policy, tests, sizes, today=today, questions=questions)
+    return {name for part in parts for name in part.plan.too_few(part.images, part.plan.rules)}
+
+
+class _Part(NamedTuple):
+    """The rules about the same samples of a dataset."""
+
+    dataset: str
+    images: int
+    questions: int
+    """How many there are, where that is known, else 0."""
+    rules: tuple[_RuleTests, ...]
+    settings: tuple[str, ...]
+
+    @property
+    def each(self) -> int:
+        return max(round(self.questions / self.images), 1)
+
+    @property
+    def positions(self) -> int:
+        return _positions(self.dataset)
+
+    @property
+    def plan(self) -> _Plan:
+        return _Plan({entry.rule.id: entry for entry in self.rules}, self.settings, self.positions, self.each)
+
+
+def _parts(
+    policy: Policy,
+    tests: Iterable[MetricKey],
+    sizes: Mapping[str, int],
+    *,
+    today: date,
+    questions: Mapping[str, int],
+    changed: ChangedSizes = lambda _test: None,
+) -> Iterator[_Part]:
+    """Yields the rules that samples decide and that can be simulated, of each dataset and each number of its samples."""
     waivers = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
     planned: dict[str, set[MetricKey]] = {}
     for test in tests:
         if test.dataset in sizes:
             planned.setdefault(test.dataset, set()).add(test)
-    undecided = []
     for dataset, tests_of_dataset in planned.items():
         controls = {f"{NONSENSE}:2"} if any(test.metric == typographic_word_drop.name for test in tests_of_dataset) else set()
         settings = tuple(sorted({test.setting for test in tests_of_dataset if test.family} | controls))
-        whole = sizes[dataset], (questions or {}).get(dataset, 0)
+        whole = sizes[dataset], questions.get(dataset, 0)
         by_size: dict[tuple[int, int], list[_RuleTests]] = {}
         for rule in policy.rules:
             bounded = [test for test in tests_of_dataset if rule.bounds(test)]
@@ -208,10 +255,7 @@ def undecidable(
                 size = min(changed(test) or whole for test in bounded)
                 by_size.setdefault(size, []).append(_RuleTests(plain, tuple(sorted(tried, key=str))))
         for (images, count), rules in by_size.items():
-            each = max(round(count / images), 1)
-            too_few = _too_few(tuple(rules), settings, _positions(dataset), images, each)
-            undecided += [replace(entry, dataset=dataset, questions=count) for entry in too_few]
-    return undecided
+            yield _Part(dataset, images, count, tuple(rules), settings)
 
 
 def rules_without_sample_size(policy: Policy) -> list[Rule]:

@@ -205,7 +205,7 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
 def _is_summary(metric: str, truth: ModelProfile) -> bool:
     """Whether a run of one model has a test of a metric over several settings: one that needs no other model."""
     plain = metric.removesuffix(MACRO)
-    if plain not in metrics.names(scope="sweep") or needs_counterpart(plain):
+    if plain not in metrics.REGISTRY or metrics.get(plain).scope != "sweep" or needs_counterpart(plain):
         return False
     return truth.has_baseline or metrics.get(plain).suite != BASELINE
 

@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 _ROUNDS, _CLOSE, _INSIDE = 60, 1e-9, 0.05
 _STEP, _NODES, _NEGLIGIBLE = 0.15, 100, 1e-9
+_AT_ONCE = 8_000
+"""Numbers computed in one step: few weights have many nodes at once."""
 _FARTHEST = 100.0
 """Beyond this many standard errors, a bound of a ratio is useless."""
 _AWAY = 0.8
@@ -160,14 +162,19 @@ def _right_tail(weights: Array) -> Array:
     turn, pole = _TURN * 2.0 * (tilted**3).sum(axis=0), saddle * spread
     up = np.sqrt(1.0 - turn**2)
     total = np.zeros_like(saddle)
-    for node in range(_NODES):
-        sine, cosine = np.sinh(node * _STEP), np.cosh(node * _STEP)
+    at_once = max(min(_AT_ONCE // weights.size, _NODES), 1)
+    for first in range(0, _NODES, at_once):
+        angles = _STEP * np.arange(first, min(first + at_once, _NODES))[:, None]
+        sine, cosine = np.sinh(angles), np.cosh(angles)
         path, along = turn * (cosine - 1.0) + 1j * up * sine, turn * sine + 1j * up * cosine
         with np.errstate(over="ignore", invalid="ignore"):
-            terms = along / (np.prod(1.0 - path * tilted, axis=0) * (pole + path))
+            terms = along / (np.prod(1.0 - path[:, None] * tilted, axis=1) * (pole + path))
         terms = np.where(np.isfinite(terms), terms, 0.0)  # overflow counts as 0
-        total += terms.imag * (0.5 if node == 0 else 1.0)
-        if (np.abs(terms) < _NEGLIGIBLE).all():
+        negligible = (np.abs(terms) < _NEGLIGIBLE).all(axis=1)
+        terms[:1] *= 0.5 if first == 0 else 1.0
+        for term in terms[: int(negligible.argmax()) + 1 if negligible.any() else None]:
+            total += term.imag
+        if negligible.any():
             break
     result: Array = np.exp(-np.log1p(-saddle * weights).sum(axis=0)) * total * _STEP / np.pi
     return result
