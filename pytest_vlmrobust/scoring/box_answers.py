@@ -470,6 +470,15 @@ _UNLISTED: Final = (
     re.compile(rf"(?P<before>\A)[\s\"'`]*+{_EITHER}[\s\"'`.]*+\Z"),
 )
 """Four numbers of a box that are no JSON list: two points or a tuple, in a tag, with blanks, after a name, a whole answer."""
+_NAME_OF_NUMBER = rf"\b([xywhXYWH](?:[_ ]?(?:min|max|[012]))?|left|top|right|bottom|width|height)\s?[:=]{_N}"
+_NAMED = re.compile(rf"(?<![{{\w\"'])(?<!{{\s)(?:{_NAME_OF_NUMBER}(?:[,;]\s*|(?<=\s))){{3}}{_NAME_OF_NUMBER}")
+_IN_POINTS = re.compile(
+    rf"\btop[\s_-]?left\b(?![\"'])[^\n\d(\[]{{0,20}}[(\[]{_N},{_N}[)\]]"
+    rf"[^\d(\[]{{1,9}}\bbottom[\s_-]?right\b[^\n\d(\[]{{0,20}}[(\[]{_N},{_N}[)\]]",
+    re.IGNORECASE,
+)
+_LOCATED = re.compile(r"<loc(\d{4})><loc(\d{4})><loc(\d{4})><loc(\d{4})>[ \t]*([^<;\n]*)")
+"""PaliGemma's boxes: top, left, bottom and right in 1024ths, and what they are of."""
 
 BOX_RULES: Final[Mapping[str, Callable[[Shown, Asked], Statements]]] = {
     "by_attribute": by_attribute,
@@ -518,9 +527,21 @@ def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
 
 def _with_lists(text: str) -> str:
     """Returns ``text`` with boxes in forms such as tuples rewritten as JSON lists."""
+    text = _LOCATED.sub(_percentages, text)
+    text = _IN_POINTS.sub(r"[\1,\2,\3,\4]", _NAMED.sub(_object, text))
     for pattern in _UNLISTED:
         text = pattern.sub(r"\g<before>[\2,\3,\4,\5]", text)
     return _UNNAMED_TAG.sub("", text)
+
+
+def _object(found: re.Match[str]) -> str:
+    return f"{{{', '.join(f'{name}: {number}' for name, number in re.findall(_NAME_OF_NUMBER, found[0]))}}}"
+
+
+def _percentages(found: re.Match[str]) -> str:
+    top, left, bottom, right = (f"{int(number) / 10.24}%" for number in found.groups()[:4])
+    name = f"<ref>{found[5].strip()}</ref><box>" if found[5].strip() else ""
+    return f'{name}{{"x1": {left}, "y1": {top}, "x2": {right}, "y2": {bottom}}}'
 
 
 def _last_answer(text: str, document: Document, asked: Asked) -> BoxExtraction:

@@ -32,10 +32,12 @@ from .text import (
 # Finds the answer in a free text, and normalises answers for comparison.
 
 
+_STOP = r"(?<!\bSt)(?<!\b[DM][rst])(?<!\bMrs)(?<!\bNo)(?<!\bvs)[.!](?=\s(?!(?<=\b[A-Z]\.\s)[A-Z]\w*\.?$))"
+"""The end of a sentence: not "Dr. Smith", nor "J. Smith" at the end of a line."""
 _STATEMENT = re.compile(
     r"\b(?:answer|ans|antwort|réponse|respuesta|resposta|risposta|ответ)\b(?: (?:to|for|of|here|auf|à|a|на) [^.:\n]{1,60}?)?\s*"
     r"(?:(?:is|are|would be|should be|ist|lautet|est|es|é|è|это)(?![^\W\d])\s*:?|[:=])\s*(?!\w{3,20}:\s)"
-    r"(?P<answer>[^\n]*?)\s*(?:[.!](?=\s|$)|$)"
+    rf"(?P<answer>[^\n]*?)\s*(?:{_STOP}|[.!]?$)"
     r"|答案\s*(?:是|为|:)+\s*(?P<chinese>(?:[^\n.]|\.(?=[A-Za-z0-9]))*)",
     re.IGNORECASE | re.MULTILINE,
 )
