@@ -349,34 +349,36 @@ def _coverage(scores: Scores, confidences: Scores) -> float:
     return float(kept.max() / len(scores)) if kept.size else 0.0
 
 
-def _tenths(confidences: Scores) -> Iterator[tuple[float, NDArray[np.intp]]]:
-    """Yields for each tenth the share and the rows of accepted answers, including all that are as confident as its last one."""
+def _tenths(confidences: Scores) -> Iterator[NDArray[np.intp]]:
+    """Yields for each tenth the rows of accepted answers, including all that are as confident as its last one."""
     confidences = _tied(confidences)
     falling = -np.sort(-confidences)
     for tenth in range(1, 11):
-        rows = np.flatnonzero(confidences >= falling[max(round(tenth * len(falling) / 10), 1) - 1])
-        yield len(rows) / len(falling), rows
+        yield np.flatnonzero(confidences >= falling[max(round(tenth * len(falling) / 10), 1) - 1])
 
 
 def coverage_at_90_precision_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the coverage by Clopper and Pearson's bounds of the precision at each tenth of the answers.
 
-    The lower end is the largest tenth up to which the precision is shown, starting at the first tenth with 90 answers. The upper
+    The lower end bounds the share of answers as confident as the largest tenth up to which the precision is shown, starting at
+    the first tenth with 90 answers: other samples have another share above that confidence. The upper
     end bounds the share of answers more confident than the first tenth from which on the precision is shown to be missed.
     """
     scores, confidences = _judged(table, setting)
-    shown, high = 0.0, 1.0
-    tenths = [(share, rows, table.clusters.within(rows)) for share, rows in _tenths(confidences)]
-    for share, rows, clusters in [each for each in tenths if each[2].effective >= ENOUGH] or tenths[-1:]:
+    shown, high, tied = 0.0, 1.0, _tied(confidences)
+    tenths = [(rows, table.clusters.within(rows)) for rows in _tenths(confidences)]
+
+    def share(accepted: NDArray[np.bool_]) -> Bounds:
+        return mean_interval(accepted.astype(float), table.clusters, confidence)
+
+    for rows, clusters in [each for each in tenths if each[1].effective >= ENOUGH] or tenths[-1:]:
         if mean_interval(scores[rows], clusters, confidence)[0] < PRECISION:
             break
-        shown = share
-    for _, rows, clusters in reversed(tenths):
+        shown = share(tied >= tied[rows].min())[0] if len(rows) < len(tied) else 1.0
+    for rows, clusters in reversed(tenths):
         if mean_interval(scores[rows], clusters, confidence)[1] >= PRECISION:
             break
-        tied = _tied(confidences)
-        more = (tied > tied[rows].min()).astype(float)
-        high = mean_interval(more, table.clusters, confidence)[1]
+        high = share(tied > tied[rows].min())[1]
     return shown, max(high, _coverage(scores, confidences))
 
 
