@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -124,33 +125,40 @@ class ChatBackend:
     def answer_method(self) -> str:
         """Returns how choices are answered, the same for all runs of a store: by letters if answers begin with a letter."""
         with self._looking:
-            self._answer = self._answer or self._decided()
+            self._answer = self._answer or self._method()
         return self._answer
 
-    def _decided(self) -> str:
+    def _method(self) -> str:
+        """Returns how choices are answered, as the store remembers it; the model is asked only if it does not."""
         if not scores_letters(self.ref):
             return TEXT
         if self.ref.answer:
             return self.ref.answer
-        engine = {"backend": self.ref.backend, "version": self.version}
-        about = {"sha256": fingerprint({"engine": engine, "model": identity_of(self.ref, self.options)})}
-        memory = Memory(self.options.servers, about)
-        known = memory.read()
+        known = self._memory.read()
         if known is None and self.options.offline:
-            raise self._method_unknown()
-        if known is None:
-            begins = _run(first_token(Witness(self._answer_to, self.ref.framed)))
-            if begins.token is not None and not begins.is_letter:
-                self.options.notice(f"model {self.name!r} {begins.problem}: choices are answered by {TEXT}")
-            known = memory.add(Remembered(about, letters=begins.is_letter, logprobs=begins.token is not None))
-        return LETTERS if known.letters else TEXT
+            raise OfflineError(
+                f"model {self.name!r}: this store does not remember whether {self.ref.location} gives the log-probabilities "
+                "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
+                "(answer: letters, or answer: text), or run once without --vlm-offline"
+            )
+        known = known or self._first_seen()
+        return LETTERS if known and known.letters else (known and known.constraint) or TEXT
 
-    def _method_unknown(self) -> OfflineError:
-        return OfflineError(
-            f"model {self.name!r}: this store does not remember whether {self.ref.location} gives the log-probabilities "
-            "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
-            "(answer: letters, or answer: text), or run once without --vlm-offline"
-        )
+    @functools.cached_property
+    def _memory(self) -> Memory:
+        return Memory(self.options.servers, self._told_apart_by())
+
+    def _told_apart_by(self) -> dict[str, Any]:
+        """Returns the key under which facts about this model are stored."""
+        engine = {"backend": self.ref.backend, "version": self.version}
+        return {"sha256": fingerprint({"engine": engine, "model": identity_of(self.ref, self.options)})}
+
+    def _first_seen(self) -> Remembered | None:
+        """Asks the model for the first time; returns what the store then remembers."""
+        begins = _run(first_token(Witness(self._answer_to, self.ref.framed)))
+        if begins.token is not None and not begins.is_letter:
+            self.options.notice(f"model {self.name!r} {begins.problem}: choices are answered by {TEXT}")
+        return self._memory.add(Remembered(self._told_apart_by(), letters=begins.is_letter, logprobs=begins.token is not None))
 
     async def _answer_to(self, body: Mapping[str, Any]) -> Any:
         (reply,) = self._replies([body])

@@ -34,7 +34,6 @@ from .replicas import START, Failure, Replica, Replicas
 from .served import (
     OFFERED,
     FirstToken,
-    Memory,
     Remembered,
     Served,
     Unconstrained,
@@ -99,16 +98,11 @@ class OpenAIBackend(ChatBackend):
         return self._served.identity(self.ref.revision)
 
     def _told_apart_by(self) -> dict[str, Any]:
-        """Returns the key under which facts about this model are stored."""
         free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
         return {**self._origin(), **self.ref.deployment, **free}
 
     def _ref_for(self, url: str) -> ModelRef:  # noqa: ARG002 - for a server that is started here
         return self.ref
-
-    @functools.cached_property
-    def _memory(self) -> Memory:
-        return Memory(self.options.servers, self._told_apart_by())
 
     @property
     def traits(self) -> Traits:
@@ -241,21 +235,9 @@ class OpenAIBackend(ChatBackend):
 
     # Facts about the model.
 
-    def _method(self) -> str:
-        """Returns how choices are answered, the same for all runs of a store."""
-        if not scores_letters(self.ref):
-            return TEXT
-        if self.ref.answer:
-            return self.ref.answer
-        known = self._memory.read()
-        if known is None and self.options.offline:
-            raise self._method_unknown()
-        if known is None:
-            self._ready()
-            known = self._memory.read()
-        if known is None:
-            return TEXT
-        return LETTERS if known.letters else known.constraint or TEXT
+    def _first_seen(self) -> Remembered | None:
+        self._ready()
+        return self._memory.read()
 
     def _tokens(self, choices: tuple[str, ...]) -> LetterTokens | None:
         """Returns the tokens that begin each choice; None if no tokenizer is declared."""

@@ -10,15 +10,15 @@ from functools import cached_property
 
 from pytest_vlmrobust.core.cell import Planned, Setting
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.evaluation.run.answers import Answers
+from pytest_vlmrobust.evaluation.run.answers import CountedAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
-from pytest_vlmrobust.evaluation.run.lookahead import Lookahead
 from pytest_vlmrobust.evaluation.run.plan import Family
 from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.policies import Mode, Policy
 
 from .baseline import Baseline
+from .lookahead import Lookahead
 from .measure import Sources, measure, refused, why_not_asked
 from .reads import Reads, attempts_of
 from .record import judge
@@ -30,7 +30,7 @@ def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming
     begun, sources = coming.begin(reads.planned), sources.of_changed(reads)
     if why := why_not_asked(reads, sources):
         return judge(refused(reads, sources, why), policy, today)
-    stopping: Stopping | None = begun or Stopping.of(reads, sources, policy, today)  # None: all samples are asked
+    stopping = begun or Stopping.of(reads, sources, policy, today)  # None: all samples are asked
     while stopping and (requests := stopping.next()):
         stopping.take(coming.scores(requests))
     if stopping and stopping.is_decided:
@@ -43,7 +43,7 @@ def run_test(reads: Reads, sources: Sources, policy: Policy, today: date, coming
 class Judge:
     """Judges the tests of a run by the policy of each model."""
 
-    evaluator: Answers
+    evaluator: CountedAnswers
     policies: Mapping[str, Policy]
     today: date
     reference: str | None = None

@@ -54,16 +54,6 @@ class Answers(Questions, Protocol):
         """The source of thumbnails."""
         ...
 
-    @property
-    def inferred(self) -> int:
-        """How many answers came from a model so far."""
-        ...
-
-    @property
-    def recalled(self) -> int:
-        """How many answers came from a store so far."""
-        ...
-
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""
         ...
@@ -77,6 +67,20 @@ class Answers(Questions, Protocol):
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell, for the samples at these positions of the dataset or for all."""
+        ...
+
+
+class CountedAnswers(Answers, Protocol):
+    """Answers that count where they came from."""
+
+    @property
+    def inferred(self) -> int:
+        """How many answers came from a model so far."""
+        ...
+
+    @property
+    def recalled(self) -> int:
+        """How many answers came from a store so far."""
         ...
 
 
@@ -100,16 +104,6 @@ class PartOfAnswers:
     def album(self) -> Thumbnails:
         """The source of thumbnails."""
         return self.whole.album
-
-    @property
-    def inferred(self) -> int:
-        """How many answers came from a model so far."""
-        return self.whole.inferred
-
-    @property
-    def recalled(self) -> int:
-        """How many answers came from a store so far."""
-        return self.whole.recalled
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""

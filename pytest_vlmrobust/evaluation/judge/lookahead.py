@@ -8,42 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import BASELINES, Cell, Planned
+from pytest_vlmrobust.evaluation.run.answers import Answers
+from pytest_vlmrobust.evaluation.run.queue import CellRequest
 
-from .answers import Answers
-from .queue import CellRequest
+from .stopping import Stopping
 
 if TYPE_CHECKING:
-    from .evaluator import Evaluator
+    from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 
 COMING = 512
 """How many coming cells are considered for asking ahead."""
-
-
-class EarlyStopping(Protocol):
-    """The early stopping of a cell's test."""
-
-    n_asked: int
-    """The number of samples after the next requests."""
-    at_look: bool
-    """Whether a look follows the next requests, which reads more cells."""
-
-    def request(self, cell: Cell, first: int, last: int) -> CellRequest:
-        """Returns how samples of a cell are asked, by their numbers in the order in which they are asked."""
-        ...
-
-    def next(self) -> Sequence[CellRequest]:
-        """Returns the next requests; empty once the test is decided or needs all samples."""
-        ...
-
-    def take(self, scores: Sequence[NDArray[np.float64]]) -> None:
-        """Adds the scores of the last requests."""
-        ...
 
 
 @dataclass(eq=False)
@@ -54,8 +34,8 @@ class Lookahead:
     asker: Evaluator | None
     """The evaluator for asking ahead; ``None`` without asking ahead."""
     models: Iterable[str]
-    stopping: Callable[[Cell], Any]
-    """Starts the :class:`EarlyStopping` of a cell; ``None`` if it uses all samples."""
+    stopping: Callable[[Cell], Stopping | None]
+    """Starts the early stopping of a cell; ``None`` if it uses all samples."""
     is_task: Callable[[str], bool]
     """Whether a dataset belongs to a task, which a model may be unable to do."""
     why_task_not_shown: Callable[[str, str], str]
@@ -64,7 +44,7 @@ class Lookahead:
     _coming: dict[Cell, None] = field(default_factory=dict)
     _tested: set[Cell] = field(default_factory=set)
     """Cells among them with a test."""
-    _begun: dict[Cell, EarlyStopping] = field(default_factory=dict)
+    _begun: dict[Cell, Stopping] = field(default_factory=dict)
     """Tests that were advanced before their turn."""
     _expected: dict[Cell, int] = field(default_factory=dict)
     """How many of the first samples of a cell are on their way."""
@@ -75,7 +55,7 @@ class Lookahead:
             self._coming.update(dict.fromkeys(cells))
             self._tested.update(tested)
 
-    def begin(self, about: Planned) -> Any:
+    def begin(self, about: Planned) -> Stopping | None:
         """Returns the started stopping of the current test, or ``None``."""
         begun = None
         if isinstance(about, Cell):
@@ -148,7 +128,7 @@ class Lookahead:
         self._begun[cell] = stopping
         return self._advance_test(cell, stopping, asker)
 
-    def _advance_test(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> bool:
+    def _advance_test(self, cell: Cell, stopping: Stopping, asker: Evaluator) -> bool:
         while (requests := stopping.next()) and not stopping.at_look:
             scores = asker.scores_ahead(cell, requests[0].places or ())
             if scores is None:
@@ -161,7 +141,7 @@ class Lookahead:
             self._expect_first(cell, stopping, asker)
         return True
 
-    def _expect_first(self, cell: Cell, stopping: EarlyStopping, asker: Evaluator) -> None:
+    def _expect_first(self, cell: Cell, stopping: Stopping, asker: Evaluator) -> None:
         """Queues the first samples of a cell that are not pending yet."""
         request = stopping.request(cell, self._expected.get(cell, 0), stopping.n_asked)
         if request.places:
