@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import math
 import threading
 import weakref
@@ -99,6 +100,8 @@ def answer_by_halves(
         if fatal is not None and isinstance(error, fatal):
             raise
         reason = failure_reason(error)
+        if not batch[0].request.images and not is_out_of_memory(error):
+            reason += _WITHOUT_IMAGES
     recover()
     if len(batch) == 1:
         return [failed_prediction(reason, batch[0].method)]
@@ -122,6 +125,10 @@ def failure_reason(error: Exception) -> str:
     return reason
 
 
+_WITHOUT_IMAGES = (
+    ". The request had no image: if the model answers no question without one, leave no_image out of the suite, and metrics that "
+    "need it, such as visual_gain"
+)
 NOT_FINITE = "the model produced numbers that are not finite for this request. Try --vlm-dtype float32 or bfloat16"
 
 
@@ -150,6 +157,7 @@ class Answerer:
         self._letters: dict[tuple[str, ...], LetterTokens] = {}
         self._tokenizing = threading.Lock()  # a tokenizer refuses to be used while another thread changes how it pads
         self._rows: OrderedDict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = OrderedDict()
+        self._takes_several = False
 
     def twin(self) -> Answerer:
         """Returns a copy for another thread: it shares the weights, but not the state of a call."""
@@ -189,7 +197,10 @@ class Answerer:
         names = [f"{one.key}\x00{one.sample_id}\x00{one.setting}\x00{one.text}" for one in requests]
         seeds = [derive_seed(self._generation.seed, name) for name in names]
         output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch), given_up)
-        return Answered([], output.sequences[:, inputs["input_ids"].shape[1] :].tolist(), watch.rows)
+        if not watch.tokens:  # Janus: sampling and the check for NaN would be skipped without a word
+            kind = type(self._loaded.model).__name__
+            raise BackendError(f"{kind} writes no text here, because its generate() takes no logits processors. Serve the model")
+        return Answered([], output.sequences[:, -watch.tokens :].tolist(), watch.rows)  # some leave the prompt out
 
     def read(self, batch: list[Job], answered: Answered, details: Sequence[Details]) -> list[Prediction]:
         """Returns the predictions of a batch, in its order; any thread may call it."""
@@ -259,8 +270,10 @@ class Answerer:
                     processor_kwargs={"padding": True},
                 )
         except Exception as error:
-            place = f"{processor.tokenizer.name_or_path}/preprocessor_config.json"
-            error.add_note(f"raised by the model's {type(processor).__name__}: check its settings in {place}")
+            place = f"{processor.tokenizer.name_or_path}/preprocessor_config.json or processor_config.json"
+            unset = [name for name in _settings_of(processor) if getattr(processor, name) is None]
+            lacking = f" ({' and '.join(unset)} not set)" if unset and isinstance(error, TypeError) else ""
+            error.add_note(f"raised by the model's {type(processor).__name__}: check its settings{lacking} in {place}")
             raise
 
     def encoded(self, batch: list[Job]) -> tuple[Any, list[Details]]:
@@ -290,6 +303,8 @@ class Answerer:
             visual = (inputs["input_ids"] == self._loaded.image_token_id).sum(dim=1).tolist()
             for detail, count in zip(details, visual, strict=True):
                 detail["visual_tokens"] = int(count)
+            if len(batch[0].request.images) > 1 and not self._takes_several:
+                self._require_more_tokens(batch[0].request, visual[0])
         grids = [] if inputs.get("image_grid_thw") is None else inputs["image_grid_thw"].tolist()
         per_request = len(batch[0].request.images)
         for row, detail in enumerate(details if grids else []):
@@ -299,6 +314,17 @@ class Answerer:
             if sizes and None not in sizes:
                 detail["image_sizes"] = ",".join(f"{width}x{height}" for width, height in filter(None, sizes))
         return details
+
+    def _require_more_tokens(self, request: Request, count: int) -> None:
+        """Refuses to answer about several images where the prompt has room for the first alone: BLIP-2 ignores the others."""
+        alone = self._processed([dataclasses.replace(request, images=request.images[:1])], [""])["input_ids"]
+        if count <= int((alone == self._loaded.image_token_id).sum()):
+            kind = type(self._loaded.processor).__name__
+            raise BackendError(
+                f"{kind} puts one image into the prompt, and a question has {len(request.images)}. Leave out "
+                "questions with several images, and settings that make several, such as patches"
+            )
+        self._takes_several = True
 
     def _generate(
         self, inputs: Any, limit: int, processors: list[Any], given_up: Callable[[], bool] | None = None, **output: bool
@@ -335,6 +361,12 @@ class Answerer:
             detail["letters_not_scored"] = job.note
         detail["new_tokens"] = len(tokens[:end])
         return Prediction(text=text, method=job.method, finish_reason="length" if end is None else "stop", details=detail)
+
+
+def _settings_of(processor: Any) -> list[str]:
+    """Returns the names of the settings that a processor is made with, beside its parts."""
+    names = inspect.signature(type(processor).__init__).parameters
+    return [name for name in names if hasattr(processor, name) and name not in (*processor.get_attributes(), "chat_template")]
 
 
 _OF_PICTURES = frozenset({"pixel_values", "image_grid_thw"})

@@ -137,13 +137,15 @@ class SeededDraw:
 
 
 class NonFiniteWatch:
-    """Remembers rows with a NaN or +inf score: their text is no answer."""
+    """Remembers rows with a NaN or +inf score: their text is no answer. Counts the tokens of each row."""
 
     def __init__(self) -> None:
         self._seen: torch.Tensor | None = None
+        self.tokens = 0
 
     def __call__(self, _input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Checks scores, shape (batch, vocabulary), and returns them unchanged."""
+        self.tokens += 1
         found = ~(scores < math.inf).all(dim=-1)
         self._seen = found if self._seen is None else self._seen | found
         return scores

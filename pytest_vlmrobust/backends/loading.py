@@ -33,6 +33,12 @@ _VIDEO_IS_NEEDED = frozenset({"SmolVLMProcessor"})
 """Processors that read their video processor's settings for every request."""
 
 
+_PLAIN_TEMPLATE = (
+    "{% for m in messages %}{% for p in m['content'] %}{{ 'IMAGE' if p['type'] == 'image' else p['text'] }}"
+    "{% endfor %}{% endfor %}"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """Where a model's files are: a directory, or a hub id at a commit."""
@@ -66,9 +72,11 @@ def load_processor(source: ModelSource, image_backend: str) -> Any:
     if processor.chat_template is None:  # some have it only in tokenizer_config.json
         processor.chat_template = processor.tokenizer.chat_template
     if processor.chat_template is None:
+        image = str(getattr(processor, "image_token", None) or "<image>")
         raise BackendError(
-            f"{source.location}: the checkpoint has no chat template, so nobody can say how a question is put to it. "
-            "Add chat_template.jinja (base models without one cannot be gated on questions)"
+            f"{source.location}: the checkpoint has no chat template, so its prompt is not known. Add chat_template.jinja: that "
+            "of the model that it was trained from; or the prompt that it was trained with, such as "
+            f"{_PLAIN_TEMPLATE.replace('IMAGE', image)} (without the image token if the processor adds it)"
         )
     tokenizer = processor.tokenizer
     tokenizer.padding_side = "left"
@@ -548,7 +556,7 @@ def _explained(part: str, source: ModelSource) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error)
-        first = (text.strip().splitlines() or ["(no message)"])[0]
+        first = (text.strip().splitlines() or ["(no message)"])[0].partition(" Check out the instructions")[0]
         otherwise = _INSTALL if isinstance(error, ImportError) else _ELSE
         if isinstance(error, ModuleNotFoundError):
             otherwise = f"Install it: pip install {error.name}"

@@ -120,6 +120,7 @@ def test_rows_that_are_not_finite_are_remembered() -> None:
     watch(IDS, torch.tensor([good, bad, good, good]))
     watch(IDS, torch.tensor([good, good, [0.0, math.inf], good]))
     assert watch.rows == [False, True, True, False]
+    assert watch.tokens == 2
 
 
 @pytest.mark.parametrize(

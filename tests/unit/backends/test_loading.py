@@ -67,7 +67,7 @@ def test_a_tokenizer_without_padding_token_pads_with_its_end(copied: Callable[[s
 def test_no_chat_template(copied: Callable[[str], Path]) -> None:
     folder = copied("gemma3")
     (folder / "chat_template.jinja").unlink()
-    with pytest.raises(BackendError, match=r"gemma3: the checkpoint has no chat template.*Add chat_template\.jinja"):
+    with pytest.raises(BackendError, match=r"gemma3: the checkpoint has no chat template.*Add chat_template\.jinja.*<start_of_"):
         _load(folder)
 
 
@@ -628,3 +628,10 @@ def test_a_processor_that_raises_names_its_file(copied: Callable[[str], Path], r
     (prediction,) = backend.infer([request_for("k", (40, 40))])
     assert "image_mean" in prediction.error
     assert f"check its settings in {folder}/" in prediction.error
+
+
+def test_a_processor_without_a_setting_names_it(copied: Callable[[str], Path], request_for: Callable[..., Request]) -> None:
+    folder = copied("llava_onevision")
+    _edit(folder / "processor_config.json", num_image_tokens=None, vision_feature_select_strategy=None)
+    (prediction,) = TransformersBackend(resolve(str(folder)), BackendOptions(device="cpu")).infer([request_for("k", (40, 40))])
+    assert "check its settings (num_image_tokens and vision_feature_select_strategy not set) in" in prediction.error

@@ -532,6 +532,39 @@ class TestPreparing:
             found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
         assert [one.text for one in found] == [one.text for one in expected]
 
+    def test_a_model_that_leaves_the_prompt_out_of_its_output(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answerer = _open(checkpoint("qwen2_vl"))._ready().answerer
+        batch = [Job(0, request_for("a", choices=(), max_new_tokens=4))]
+        inputs, model = answerer.encoded(batch)[0], answerer._loaded.model
+        expected, generate = answerer.answer(batch, inputs).tokens, model.generate
+
+        def without_prompt(**arguments: Any) -> Any:
+            output = generate(**arguments)
+            output.sequences = output.sequences[:, arguments["input_ids"].shape[1] - 1 :]
+            return output
+
+        monkeypatch.setattr(model, "generate", without_prompt)
+        assert answerer.answer(batch, inputs).tokens == expected
+        monkeypatch.setattr(model, "generate", lambda logits_processor, **arguments: generate(**arguments))
+        with pytest.raises(BackendError, match=r"writes no text here, because its generate\(\) takes no logits processors"):
+            answerer.answer(batch, inputs)
+
+    def test_a_processor_that_drops_all_images_but_the_first(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answerer = _open(checkpoint("qwen2_vl"))._ready().answerer
+        processed = answerer._processed
+        asked = request_for("a", (28, 28), (28, 56))
+
+        def first_only(requests: list[Request], texts: list[str]) -> Any:
+            return processed([dataclasses.replace(one, images=one.images[:1]) for one in requests], texts)
+
+        monkeypatch.setattr(answerer, "_processed", first_only)
+        with pytest.raises(BackendError, match=r"puts one image into the prompt, and a question has 2\. Leave out questions"):
+            answerer.encoded([Job(0, asked)])
+
     def test_a_text_that_nobody_waits_for_ends_at_its_next_token(self, checkpoint: Find, request_for: Ask) -> None:
         answerer = _open(checkpoint("qwen2_vl"))._ready().answerer
         batch = [Job(0, request_for("a", choices=(), max_new_tokens=50))]
