@@ -546,6 +546,8 @@ _PART_OF = re.compile(
 _ONE_MORE = re.compile(r"\b(?:one|another|other)\b", re.IGNORECASE)
 _BRACKETS = re.compile(r"\([^()=]*\)")
 _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
+_ITEMS = re.compile(r"(?m)^\s*(?:\d{1,2}[.)]|[-*•])\s(?!.*(?:total|sum|altogether|=)).*\n?", re.IGNORECASE)
+"""Lines of a list, which may say what a number consists of: "There are 5 apples.\\n1. One is red."."""
 _ASIDE = re.compile(
     r"^\W*[Ii]n (?:the year )?(?:19|20)\d\d,?\s"
     r"|,?\s(?:of which|including|which includes|which (?:represents?|corresponds? to)|rather than|"
@@ -569,6 +571,7 @@ _LAST_SENTENCES = 2_000
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
 _NOTHING = re.compile(
     r"i (?:do not|don't|cannot|can't) see any (?!image|picture|photo|number|text|data)[\w -]{1,60}"
+    r"|no [\w -]{1,40} (?:is|are|can be) (?:visible|seen|present|shown)"
     r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
     r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
@@ -639,7 +642,9 @@ def _kept(text: str) -> str:
 
 def _telling_sentences(text: str) -> list[str]:
     """Returns the sentences with a number, without text in brackets, which explains, and without parts of the last total."""
-    sentences = _SENTENCE_END.split(_ITEM.sub("", straighten(text[-_LAST_SENTENCES:])))
+    told = straighten(text[-_LAST_SENTENCES:])
+    whole = _ITEMS.sub("", told)
+    sentences = _SENTENCE_END.split(whole if _has_number(whole) else _ITEM.sub("", told))
     for fewer in (lambda each: _BRACKETS.sub(" ", each), lambda each: "" if _DETAIL.match(each) else each):
         left = list(map(fewer, sentences))
         sentences = left if any(map(_has_number, left)) else sentences

@@ -217,9 +217,12 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     for words, number in (*_NUMBERS.items(), *((number, words) for words, number in _NUMBERS.items())):
         if number in whole and words not in whole:
             whole[words] = whole[number]
+    counts = any(words.isdigit() for words in whole)
     for words in tuple(whole):
         for spelling in spellings(words):
             whole.setdefault(spelling, whole[words])
+        if not counts and words.isalpha() and words.isascii() and len(words) > 2 and words[-1] != "s":
+            whole.setdefault(f"{words}s", whole[words])
         for more in ("one", "side") if "side" in roles_of(words) else ():
             whole.setdefault(f"{words} {more}", whole[words])
     whole.pop("", None)

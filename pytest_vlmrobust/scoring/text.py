@@ -203,7 +203,7 @@ _PAIR = re.compile(r"\s*<([A-Za-z][\w:-]{0,40})>")
 _THINKING = re.compile(r"think|thought|reason|scratch|reflect|rationale", re.IGNORECASE)
 """Parts of names of thinking marks, including marks of unknown families."""
 _TAG = r"(?:final[_ ]?)?answer|conclusion|response|result|final|solution|output|final_response"
-_ANSWER_OPEN = re.compile(rf"<(?:{_TAG})>|\[answer\]", re.IGNORECASE)
+_ANSWER_OPEN = re.compile(rf"<(?:{_TAG})>|\[answer\]|[\[【](?:答案|答|正解|정답)[\]】]", re.IGNORECASE)
 _ANSWER_CLOSE = re.compile(rf"</(?:{_TAG})>|\[/answer\]", re.IGNORECASE)
 _NOT_THINKING = re.compile(
     rf"(?:{_TAG}|option|choice|letter|ref|box|bbox|object|point|json|image|img|video|grounding|b|i|u|em|strong|p|span|div|li|ul|ol|code|pre|h\d|table|html|body)",
@@ -341,7 +341,7 @@ def _with_few_marks(text: str) -> str:
 
 def answer_tag(text: str) -> str | None:
     """Returns the content of the last ``<answer>…</answer>`` or ``<response>``, closed or not; None without one."""
-    if "<" not in text and "[" not in text:
+    if "<" not in text and "[" not in text and "【" not in text:
         return None
     parts = _ANSWER_OPEN.split(text)
     return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None

@@ -171,7 +171,7 @@ def _word(said: str) -> Outcome:
 
 
 _SAID = re.compile(r"(?<![\w-])(?<!\w')(?:yes|no|yeah|yep|yup|nope|nah|true|false)(?![\w-]|'\w)")
-_SET_OFF = re.compile(r"\s?(?:[,.;:!\n\"')]|- |$)|\s(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b(?! same)")
+_SET_OFF = re.compile(r"\s?(?:[],.;:!\n\"')]|- |$)|\s(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b(?! same)")
 _NUMBER_SIGN = re.compile(r"no\.?\s?\d")
 _MOST_SAID = 100
 

@@ -290,6 +290,11 @@ def test_a_noun_of_all_options_may_be_left_out(text: str, letter: str) -> None:
     assert extract_choice(text, pictures).answer == letter
 
 
+def test_a_plural_names_its_option() -> None:
+    assert extract_choice("The animals are horses.", ANIMALS).answer == "C"
+    assert extract_choice("The animals are horses.", {"A": "horse", "B": "horses"}).answer == "B"
+
+
 def test_an_option_behind_an_elision_is_a_word() -> None:
     assert extract_choice("Il s'agit d'une vache.", {"A": "un chat", "B": "une vache"}).answer == "B"
 

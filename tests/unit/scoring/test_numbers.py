@@ -168,6 +168,8 @@ def test_a_bound_is_no_number_wherever_it_stands(text: str, scorer: str) -> None
         ("There are 9 dogs. One is black, and eight are white.", 1, "scored"),
         ("There are 9 dogs. Two are black.", 0, "unparsed"),
         ("There are 9 people: eight men and one woman.", 1, "scored"),
+        ("There are **9** apples.\n1. A red one\n2. Eight green apples", 1, "scored"),
+        ("I see 2 groups:\n- 4 left\n- 5 right\n- Total: 9", 1, "scored"),
         ("Is it 9?", 0, "unparsed"),
         ("Is it 8? No, it is 9.", 1, "scored"),
     ],

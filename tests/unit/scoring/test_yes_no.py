@@ -26,7 +26,14 @@ DOG = "Is there a dog in the image?"
         ],
         *[
             (text, "yes")
-            for text in ("I would say yes", "The answer is 'yes'", "It barks. Yes.", "Yes/No: Yes", "Is it? Yes, it is.")
+            for text in (
+                "I would say yes",
+                "The answer is 'yes'",
+                "It barks. Yes.",
+                "Yes/No: Yes",
+                "Answer: [Yes]",
+                "Is it? Yes, it is.",
+            )
         ],
         *[
             (text, "yes")
