@@ -440,6 +440,17 @@ def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> N
         assert 0.0 < rate.low < rate.value < rate.high <= 1.0
 
 
+@pytest.mark.parametrize(("said", "most"), [("hm, what?", 3), ("I cannot help with that.", 1), ("B", 1)])
+def test_unreadable_answers_may_have_given_in(world: World, said: str, most: int) -> None:
+    world.samples = [replace(one, target_of_attack="A") for one in world.samples]
+    world.model.answer = lambda request: {"q0": "A", "q1": said, "q2": said}.get(request.sample_id, "B")
+    rate = present(measured(world, "attack_rate"))
+    assert rate.value == pytest.approx(1 / 6)
+    expected = metrics.exact_interval(1, 6)[0], metrics.exact_interval(most, 6)[1]
+    assert (rate.low, rate.high) == pytest.approx(expected)
+    assert rate.interval(0.9) == (rate.low, rate.high)
+
+
 def test_the_rate_of_a_category_is_that_of_its_answers(world: World) -> None:
     world.samples = [replace(one, target_of_attack="A") for one in world.samples]
     world.model.answer = lambda request: "A" if request.sample_id in {"q0", "q1", "q2"} else "B"
