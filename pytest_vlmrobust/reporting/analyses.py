@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import yaml
 
-from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 from pytest_vlmrobust.evaluation.after.run_analyses import EARLY, Analysis
 from pytest_vlmrobust.evaluation.after.standings import CHAIN_LENGTHS, MOST_HARMFUL, Board, ModelAnalysis
 
@@ -100,22 +100,22 @@ def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
 
 
 def _table(name: str, rows: Sequence[Analysis]) -> Table:
-    told = about("run")[name]
-    counted = "samples" if told.counts_samples else "cells"
+    texts = about("run")[name]
+    counted = "samples" if texts.counts_samples else "cells"
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
-    header = ("model", "dataset", *told.names, *_titles(columns), counted)
+    header = ("model", "dataset", *texts.names, *_titles(columns), counted)
     shown, hidden = _first_of_levels(rows, [f"{row.model} on {row.dataset}" for row in rows], "results.json")
     lines = [
         (row.model or "all models", row.dataset, row.part, *(_cell(row, column) for column in columns), _counted(row))
         for row in shown
     ]
-    return Table(told.title, told.caption, header, lines, [*_missing_notes(rows), *hidden], names=3)
+    return Table(texts.title, texts.caption, header, lines, [*_missing_notes(rows), *hidden], names=3)
 
 
 def _cell(row: Analysis, column: str) -> str:
     value = row.values.get(column, math.nan)
     scale, digits = (1, 0) if row.name == CHAIN_LENGTHS else _UNITS.get(column, (100, 1))
-    return "undefined" if math.isnan(value) else f"{scale * value:.{digits}f}"
+    return number(scale * value, digits=digits)
 
 
 def _counted(row: Analysis) -> str:
@@ -148,11 +148,11 @@ def board_tables(board: Board, *, small: bool = False) -> list[Table]:
 
 
 def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
-    told = about("models")[name]
+    texts = about("models")[name]
     columns = list(dict.fromkeys(value for row in rows for value in row.values))
     shown, hidden = _first_of_levels(rows, [""] * len(rows), "models.json")
     noted = any(row.note for row in rows)
-    header = (*told.names, *_titles(columns), *(["note"] if noted else []))
+    header = (*texts.names, *_titles(columns), *(["note"] if noted else []))
     lines = [
         (
             *((row.part, row.of) if row.of else (row.part,)),
@@ -167,18 +167,15 @@ def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
         for value in row.values.values()
         if math.isnan(value.value) and value.reason
     )
-    return Table(told.title, told.caption, header, lines, [*reasons, *hidden], len(told.names))
+    return Table(texts.title, texts.caption, header, lines, [*reasons, *hidden], len(texts.names))
 
 
 def _estimate(row: ModelAnalysis, column: str) -> str:
     known = row.values.get(column)
     if known is None:
         return ""
-    if math.isnan(known.value):
-        return "undefined"
     plain = about("models")[row.name].ratios or column in ("r_squared", "flip_ratio")
     counted = row.name == CHAIN_LENGTHS
     value, low, high = (end if plain or counted else 100 * end for end in (known.value, known.low, known.high))
     digits = 3 if plain else 0 if counted else 1
-    ends = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{value:.{digits}f}{ends}"
+    return f"{number(value, digits=digits)} {interval(low, high, digits=digits)}".rstrip()

@@ -279,16 +279,16 @@ def _earlier(earlier: RunFiles, run: RunFiles, most: int) -> Mapping[str, Any]:
     changed = [(then, now) for then, now in both if then.record.outcome is not now.record.outcome]
     worse = sum(WORST_FIRST.index(now.record.outcome) < WORST_FIRST.index(then.record.outcome) for then, now in changed)
     new, gone = len(run.records) - len(both), len(before) - len(both)
-    told = f"No verdict of {quantity(len(both), 'test')} changed" if both else "The runs have no test in common"
+    verdicts = f"No verdict of {quantity(len(both), 'test')} changed" if both else "The runs have no test in common"
     if changed:
-        told = f"{quantity(len(changed), 'verdict')} of {quantity(len(both), 'test')} changed, {worse} for the worse"
+        verdicts = f"{quantity(len(changed), 'verdict')} of {quantity(len(both), 'test')} changed, {worse} for the worse"
     rest = [quantity(new, "test is new", "tests are new")] if new else []
     rest += [quantity(gone, "test is gone", "tests are gone")] if gone else []
     return {
         "where": {what: earlier.manifest.get(what, "") for what in ("run", "commit")},
         "word": earlier.word,
         "other_policy": _policies(earlier) != _policies(run),
-        "verdicts": "; ".join([told, *rest]),
+        "verdicts": "; ".join([verdicts, *rest]),
         "rows": [(code(on_one_line(now.record.id, SHORT)), _verdict(then), _verdict(now)) for then, now in changed[:most]],
         "changed": len(changed),
     }
@@ -318,7 +318,7 @@ def _answers(comparison: Comparison, most: int) -> Mapping[str, Any]:
     rows += [_fitting(_row(cell), width=0) for cell in shown]
     return {
         "unchanged": comparison.unchanged,
-        "told": "; ".join(text for text, holds in parts.items() if holds),
+        "summary": "; ".join(text for text, holds in parts.items() if holds),
         "rows": [(code(on_one_line(name, SHORT)), *row) for name, *row in rows[:most]],
         "count": len(rows),
     }

@@ -88,7 +88,7 @@ class RunFiles(RunView):
 
 
 def read_run(directory: Path) -> RunFiles:
-    """Reads the journal, the manifest and the docket of a run."""
+    """Reads the journal, the manifest and ``docket.json`` of a run."""
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
     fingerprints, damage = _fingerprints(directory)
@@ -177,8 +177,8 @@ def annotation_lines(view: RunView, environment: Mapping[str, str] = os.environ)
 
 def _annotation(kind: str, title: str, text: str, place: Mapping[str, str]) -> str:
     about = {**place, "title": title}
-    told = ",".join(f"{name}={_github(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in about.items())
-    return f"::{kind} {told}::{_github(text)}"
+    attributes = ",".join(f"{name}={_github(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in about.items())
+    return f"::{kind} {attributes}::{_github(text)}"
 
 
 def _github(text: str) -> str:

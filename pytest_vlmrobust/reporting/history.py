@@ -62,7 +62,7 @@ class Point:
         return len(self.ends) == 3
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         """Its value with its interval, and a mark if its test stopped early."""
         part = PARTIAL_MARK if self.n_samples else ""
         return f"{part}{self.measure.shown} {interval(self.measure.low, self.measure.high, self.measure.unit)}".rstrip()
@@ -76,7 +76,7 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         data = "; they asked other data" if self.before.data and self.after.data and self.before.data != self.after.data else ""
-        return f"changed between {self.before.run} and {self.after.run}: {self.before.told}, then {self.after.told}{data}"
+        return f"changed between {self.before.run} and {self.after.run}: {self.before.shown}, then {self.after.shown}{data}"
 
 
 def points_of(run: RunFiles, metric: str, setting: str) -> dict[str, Point]:
@@ -151,9 +151,9 @@ def change_lines(points: Sequence[Point]) -> list[str]:
         return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(known)}", *without]
     found = changes(points)
     risk = f"risk of one too many: at most {RISK:.0%} for this series"
-    told = f"{quantity(len(found), 'change is', 'changes are') if found else 'no change is'} shown in {len(known)} runs"
+    count = f"{quantity(len(found), 'change is', 'changes are') if found else 'no change is'} shown in {len(known)} runs"
     smaller = "smaller ones may be there: vlmrobust compare pairs the samples of two runs"
-    return [*map(str, found), f"{told} ({risk}); {smaller}", *without]
+    return [*map(str, found), f"{count} ({risk}); {smaller}", *without]
 
 
 def render_history(title: str, points: Sequence[Point], width: int) -> str:
@@ -162,19 +162,19 @@ def render_history(title: str, points: Sequence[Point], width: int) -> str:
     The points are one of each run, the newest first.
     """
     names = [on_one_line(f"{point.run}  {point.verdict}") for point in points]
-    numbers = [point.told for point in points]
+    numbers = [point.shown for point in points]
     left, right = max(map(len, names)), max(map(len, numbers))
     room = max(_NARROWEST, width - left - right - 4)
     ends = [end for point in points for end in point.ends]
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     lines = [
-        f"{name:<{left}}  {told:<{right}}  {_drawing(point.measure, low, high, room)}".rstrip()
-        for name, told, point in zip(names, numbers, points, strict=True)
+        f"{name:<{left}}  {text:<{right}}  {_drawing(point.measure, low, high, room)}".rstrip()
+        for name, text, point in zip(names, numbers, points, strict=True)
     ]
     first, last = (number(end, points[0].measure.unit) for end in (low, high))
     scale = f"{first}{last:>{room - len(first)}}"
-    told = [on_one_line(line) for line in change_lines(points[::-1])]
-    return "\n".join([on_one_line(title), *lines, f"{'':<{left + right + 4}}{scale}", *told]) + "\n"
+    below = [on_one_line(line) for line in change_lines(points[::-1])]
+    return "\n".join([on_one_line(title), *lines, f"{'':<{left + right + 4}}{scale}", *below]) + "\n"
 
 
 def _drawing(measure: Measure, low: float, high: float, room: int) -> str:
@@ -218,7 +218,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> dic
             value=factor * point.measure.value,
             low=factor * point.measure.low,
             high=factor * point.measure.high,
-            told=f"{point.told}; {point.verdict}; {point.run}",
+            tooltip=f"{point.shown}; {point.verdict}; {point.run}",
             change=after.get(point.run, ""),
         )
         for at, point in enumerate(points)
@@ -230,7 +230,7 @@ def _section(place: int, name: str, metric: str, points: Sequence[Point]) -> dic
         ("run", "decision", metric, "90 % interval", "n", "change"),
         [(None, _page_row(point, after.get(point.run, ""))) for point in reversed(points)],
     )
-    return {"anchor": f"series-{place}", "title": name, "chart": chart, "told": change_lines(points)}
+    return {"anchor": f"series-{place}", "title": name, "chart": chart, "changes": change_lines(points)}
 
 
 def _page_row(point: Point, change: str) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ def _values(board: Board, ranking: Ranking) -> Chart:
     scale = 100.0 if unit else 1.0
     ends = [(value.value, _or(value.low, value.value), _or(value.high, value.value)) for _, value in values]
     bars = [
-        Bar(name, scale * at, scale * low, scale * high, told=f"{shown} {beside}".rstrip())
+        Bar(name, scale * at, scale * low, scale * high, tooltip=f"{shown} {beside}".rstrip())
         for (name, shown, beside), (at, low, high) in zip(rows, ends, strict=True)
     ]
     level = f"{ranking.confidence:.0%} interval"

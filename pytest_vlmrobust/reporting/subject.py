@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pytest_vlmrobust.core.decision import WORST_FIRST, NotShown, Outcome
 from pytest_vlmrobust.core.fingerprint import canonical_json
@@ -80,8 +80,8 @@ class Subject:
         models, data = first_few(map(str, self.models), _MOST), first_few(self.datasets, _MOST)
         about = " on ".join(filter(None, (models, data)))
         policies = " ".join(dict.fromkeys(one.sha256[:_SHOWN] for one in self.policies if one.sha256))
-        told = (self.date, f"pytest-vlmrobust {self.version}".strip(), f"policy {policies}" if policies else "no policy")
-        return on_one_line(", ".join(filter(None, (f"{decision}: {about}" if about else decision, *told))))
+        versions = (self.date, f"pytest-vlmrobust {self.version}".strip(), f"policy {policies}" if policies else "no policy")
+        return on_one_line(", ".join(filter(None, (f"{decision}: {about}" if about else decision, *versions))))
 
 
 def subject(records: Sequence[Record], origins: Mapping[str, object], policies: Sequence[Applied]) -> Subject:
@@ -199,6 +199,9 @@ class WaiverUse:
     tests: list[Record] = field(default_factory=list)
 
 
+_Use = TypeVar("_Use", RuleUse, WaiverUse)
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The policy of a model."""
@@ -252,7 +255,7 @@ def _rules(
     ruled: Iterable[_Ruled], open_groups: Iterable[Sequence[OpenRule]], entries: Iterable[Mapping[str, Any]]
 ) -> list[RuleUse]:
     """Returns every rule with verdicts, and the manifest's rules without any, worst first."""
-    rules = {str(entry.get("id")): _known_rule(entry) for entry in entries}
+    rules = {str(entry.get("id")): _known(RuleUse, entry) for entry in entries}
     for _, measure in ruled:
         rule = rules.setdefault(measure.rule, RuleUse(measure.rule))
         rule.metric, rule.source = measure.metric, measure.source
@@ -267,10 +270,11 @@ def _rank(rule: RuleUse) -> int:
     return min((WORST_FIRST.index(outcome) for outcome in rule.outcomes), default=len(WORST_FIRST))
 
 
-def _known_rule(entry: Mapping[str, Any]) -> RuleUse:
-    names = ("id", "metric", "bound", "source", "reason", "evidence")
-    texts: dict[str, Any] = {name: str(entry.get(name) or "") for name in names}
-    return RuleUse(where=_scope(entry), **texts)
+def _known(kind: type[_Use], entry: Mapping[str, Any]) -> _Use:
+    """Returns what the manifest says of a rule or a waiver."""
+    names = [field.name for field in fields(kind) if field.type == "str" and entry.get(field.name) is not None]
+    texts: dict[str, Any] = {name: str(entry[name]) for name in names}
+    return kind(**{"id": "", **texts, "where": _scope(entry)})
 
 
 def _scope(entry: Mapping[str, Any]) -> str:
@@ -281,15 +285,9 @@ def _scope(entry: Mapping[str, Any]) -> str:
 
 def _waivers(ruled: Iterable[_Ruled], entries: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
     """Returns every used waiver, and the manifest's unused waivers, most used first."""
-    waivers = {str(entry.get("id")): _known_waiver(entry) for entry in entries}
+    waivers = {str(entry.get("id")): _known(WaiverUse, entry) for entry in entries}
     for record, measure in ruled:
         if measure.waiver:
             waiver = waivers.setdefault(measure.waiver, WaiverUse(measure.waiver, metric=measure.metric, reason=measure.reason))
             waiver.tests += [record] if record not in waiver.tests else []
     return sorted(waivers.values(), key=lambda waiver: (-len(waiver.tests), waiver.id))
-
-
-def _known_waiver(entry: Mapping[str, Any]) -> WaiverUse:
-    names = ("id", "owner", "expires", "ticket", "metric", "cap", "reason")
-    texts: dict[str, Any] = {name: "" if entry.get(name) is None else str(entry[name]) for name in names}
-    return WaiverUse(where=_scope(entry), **texts)

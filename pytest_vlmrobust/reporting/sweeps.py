@@ -412,11 +412,11 @@ def headlines(records: Iterable[Record]) -> list[Headline]:
 def legend(numbers: Iterable[Number]) -> str:
     """Returns the legend of the marks of these numbers; empty without marks."""
     shown = list(numbers)
-    told = {
+    marks = {
         f"{PARTIAL_MARK} {PARTIAL}": any(one.text.startswith(PARTIAL_MARK) for one in shown),
         f"{BY_VALUE_MARK} no confidence interval used": any(one.by_value for one in shown),
     }
-    return "  ".join(line for line, needed in told.items() if needed)
+    return "  ".join(line for line, needed in marks.items() if needed)
 
 
 def _number(name: str, record: Record, metric: str, unit: str, cells: Iterable[Record] = ()) -> Iterable[Number]:

@@ -206,8 +206,8 @@ def _print_steps(console: Console, test: ViewedTest) -> None:
     record, measure = test.record, test.measure
     if measure is not None and not math.isnan(measure.value) and f"(rule {measure.rule}" not in record.reason:
         called, value, beside, bound, n = map(plain_markup, test.row)
-        told = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
-        console.print(f"{_INDENT}{'  '.join(filter(None, told))}", soft_wrap=True)
+        text = [f"{called} {value}", beside, f"bound {bound}" if bound else "", f"n {n}"]
+        console.print(f"{_INDENT}{'  '.join(filter(None, text))}", soft_wrap=True)
     steps = []
     if record.outcome in _RERUN and test.command:
         steps.append(f"{_INDENT}{test.command}")
@@ -243,8 +243,8 @@ def _waivers(console: Console, view: RunView) -> None:
     if len(ordered) <= _WAIVERS:
         for line in ordered:
             before = f"{line.id}: {quantity(len(line.tests), 'test')}, owner "
-            told = _with_owner(before, line.owner, f", until {line.expires}: ", room - 1)
-            console.print(f"{title} {_markup(_cut(told + line.reason, max(room, cell_len(told) + 1)))}", soft_wrap=True)
+            text = _with_owner(before, line.owner, f", until {line.expires}: ", room - 1)
+            console.print(f"{title} {_markup(_cut(text + line.reason, max(room, cell_len(text) + 1)))}", soft_wrap=True)
         return
     rows: list[list[str]] = []
     by_owner: dict[tuple[str, str], list[WaiverUse]] = {}
@@ -253,10 +253,10 @@ def _waivers(console: Console, view: RunView) -> None:
     for (owner, expires), own in by_owner.items():
         rows.append([_with_owner("by ", owner, f" until {expires}:", room)])
         for line in own:
-            told = f"{line.id} {quantity(len(line.tests), 'test')}{'' if line is own[-1] else ','}"
-            if cell_len(" ".join([*rows[-1], told])) > room:
+            text = f"{line.id} {quantity(len(line.tests), 'test')}{'' if line is own[-1] else ','}"
+            if cell_len(" ".join([*rows[-1], text])) > room:
                 rows.append([" "])
-            rows[-1].append(told)
+            rows[-1].append(text)
     shown = rows[:_WAIVER_ROWS]
     for parts in shown:
         console.print(f"{title if parts[0].strip() else ' ' * len('waived')} {_markup(' '.join(parts))}", soft_wrap=True)

@@ -229,12 +229,12 @@ def _score(answer: Answer) -> Score:
     from inspect_ai.scorer import Score
 
     score = answer.score
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "answer": None if score.answer is None else without_halves(score.answer),
         "explanation": on_one_line(score.rule),
         "metadata": {"state": score.state},
     }
-    return Score.unscored(**told) if isnan(score.value) else Score(value=score.value, **told)
+    return Score.unscored(**content) if isnan(score.value) else Score(value=score.value, **content)
 
 
 def _created(manifest: Mapping[str, Any]) -> str:

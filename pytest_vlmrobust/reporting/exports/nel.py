@@ -22,6 +22,7 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, fingerprint
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import without_halves
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 
@@ -210,11 +211,11 @@ def _file_name(name: str) -> str:
 
 def _json(value: Any) -> str:
     """Returns JSON in ASCII: nel would end a line at each of Unicode's line separators."""
-    return json.dumps(_without_halves(value), allow_nan=False)
+    return json.dumps(_printable(value), allow_nan=False)
 
 
-def _without_halves(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     """Returns a value with halves of surrogate pairs, which nel could not print, spelled out."""
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    return {key: _without_halves(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return without_halves(value)
+    return {key: _printable(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -86,7 +86,7 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
         client = MlflowClient(uri or None)
         found = client.get_experiment_by_name(experiment)
         place = client.create_experiment(experiment) if found is None else found.experiment_id
-        told = []
+        written = []
         for about in _model_runs(run, model):
             same = f"tags.`vlm.run` = '{_quoted(about.run)}' and tags.`vlm.model` = '{_quoted(about.model)}'"
             for earlier in client.search_runs([place], same, max_results=1):
@@ -100,10 +100,10 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
             except BaseException:
                 client.delete_run(made.info.run_id)  # a part of a run would be taken for the whole
                 raise
-            told.append((about, f"experiment {experiment}, run {made.info.run_id}"))
+            written.append((about, f"experiment {experiment}, run {made.info.run_id}"))
     except MlflowException as error:
         raise UsageError(f"MLflow refused {uri or 'its default store'!r}: {on_one_line(str(error))}") from error
-    return told
+    return written
 
 
 def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
@@ -136,7 +136,7 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
     out.mkdir(parents=True, exist_ok=True)
     untold = ("disable_git", "disable_code", "silent", "x_disable_stats", "x_disable_machine_info")
     private = wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(untold, True))
-    told = []
+    written = []
     for about in _model_runs(run, model):
         tracked = wandb.init(
             mode="offline",
@@ -156,8 +156,8 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
             tracked.save(str(file), base_path=tracked.dir, policy="now")
         where = Path(tracked.settings.sync_dir)
         tracked.finish(exit_code=EXIT_CODES[about.decision] if about.decision is Decision.INCOMPLETE else 0)
-        told.append((about, str(where)))
-    return told
+        written.append((about, str(where)))
+    return written
 
 
 def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:

@@ -92,9 +92,9 @@ def _bar(label: str, measure: Measure, reference: float | None = None) -> Bar:
     ends = tuple(100 * end for end in measure.ends)
     reference = None if reference is None else 100 * reference
     held = f"bound {bound_text(measure.bound)}; " if measure.bound else ""
-    told = f"{number(measure.value, measure.unit)} {interval(measure)}; {held}{measure.outcome}"
+    tooltip = f"{number(measure.value, measure.unit)} {interval(measure)}; {held}{measure.outcome}"
     sign = f"{mark.sign}{BY_VALUE_MARK if measure.judge == 'value' else ''}"
-    return Bar(label, 100 * measure.value, low, high, ends, mark.css, sign, reference, told)
+    return Bar(label, 100 * measure.value, low, high, ends, mark.css, sign, reference, tooltip)
 
 
 def _by_value_note(lines: Iterable[Line]) -> str:

@@ -44,7 +44,7 @@ class Bar:
     sign: str = ""
     reference: float | None = None
     """A value for comparison that is not a bound."""
-    told: str = ""
+    tooltip: str = ""
     """The tooltip; empty for the value with its interval."""
 
 
@@ -62,7 +62,7 @@ class Point:
     value: float
     low: float = math.nan
     high: float = math.nan
-    told: str = ""
+    tooltip: str = ""
     """The tooltip; empty for the value with its interval."""
     hollow: bool = False
     change: str = ""
@@ -76,7 +76,7 @@ class Flip:
     label: str
     harmful: float
     helpful: float
-    told: str = ""
+    tooltip: str = ""
 
 
 # Charts of rows: names to the left, values to the right.
@@ -89,7 +89,7 @@ _Mark: TypeAlias = tuple[str, float, float, str, float]
 @dataclass(frozen=True, slots=True)
 class _Row:
     label: str
-    told: str
+    tooltip: str
     marks: Sequence[_Mark]
     known: bool
     """Whether there is a number to draw."""
@@ -109,7 +109,7 @@ def ranking(bars: Sequence[Bar], *, axis: str, label: str, zero: bool = True) ->
             marks.append(("dot", bar.value, bar.value, f"f-{bar.role}", 0.0))
         marks += [("tick", end, end, "s-bound", 2.2) for end in bar.bounds]
         marks += [] if bar.reference is None else [("tick", bar.reference, bar.reference, "s-people", 2.2)]
-        rows.append(_Row(f"{bar.label} {bar.sign}".strip(), _told(bar), marks, math.isfinite(bar.value)))
+        rows.append(_Row(f"{bar.label} {bar.sign}".strip(), _tooltip(bar), marks, math.isfinite(bar.value)))
     legend = "people, in the paper" if any(bar.reference is not None for bar in bars) else ""
     return _draw_rows(rows, axis=axis, label=label, legend=legend, also=(0.0,))
 
@@ -119,7 +119,7 @@ def dots(bars: Sequence[Bar], *, axis: str, label: str, whole: bool = False) -> 
     rows = [
         _Row(
             bar.label,
-            _told(bar),
+            _tooltip(bar),
             [("line", bar.low, bar.high, "s-line", 2.4), ("dot", bar.value, bar.value, "f-ink", 0.0)],
             math.isfinite(bar.value),
         )
@@ -133,7 +133,7 @@ def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, label: str)
     drawn = []
     for name, ends in rows:
         lowest, lower, median, upper, highest = ends
-        told = (
+        tooltip = (
             f"median {number(median)}, middle half {number(lower)} to {number(upper)}, all {number(lowest)} to {number(highest)}"
         )
         box = [
@@ -141,7 +141,7 @@ def boxes(rows: Sequence[tuple[str, Sequence[float]]], *, axis: str, label: str)
             ("rect", lower, upper, "f-line", 9.0),
             ("dot", median, median, "f-ink", 0.0),
         ]
-        drawn.append(_Row(name, told, box, all(map(math.isfinite, ends))))
+        drawn.append(_Row(name, tooltip, box, all(map(math.isfinite, ends))))
     return _draw_rows(drawn, axis=axis, label=label)
 
 
@@ -150,7 +150,7 @@ def flips(rows: Sequence[Flip], *, label: str) -> Markup:
     drawn = []
     for row in rows:
         halves = [("rect", -100 * row.harmful, 0.0, "f-harm", 11.0), ("rect", 0.0, 100 * row.helpful, "f-help", 11.0)]
-        drawn.append(_Row(row.label, row.told, halves, math.isfinite(row.harmful + row.helpful)))
+        drawn.append(_Row(row.label, row.tooltip, halves, math.isfinite(row.harmful + row.helpful)))
     return _draw_rows(drawn, axis="% turned wrong | % turned right", label=label, signed=False, also=(-1.0, 1.0))
 
 
@@ -176,7 +176,8 @@ def _draw_rows(
         _text(chart, (_RIGHT - 8, 12), legend, "f-people end")
     for tick in at.ticks(max(2, int((_RIGHT - left) / 42))):
         _line(chart, (at(tick), top), (at(tick), bottom), "s-muted" if tick == 0 else "s-grid", 0.8)
-        _text(chart, (at(tick), bottom + 14), _tick_words(tick if signed else abs(tick)), "f-ink middle")
+        words = _tick_words(tick if signed else abs(tick))
+        _text(chart, (min(at(tick), _WIDTH - _text_width(words) / 2), bottom + 14), words, "f-ink middle")
     _line(chart, (left + 2, bottom), (_RIGHT, bottom), "s-muted", 0.8)
     _text(chart, (_RIGHT, bottom + 29), axis, "f-muted end")
     for place, row in enumerate(rows):
@@ -194,7 +195,7 @@ def _draw_rows(
             _text(chart, (left + 8, y + 4), "undefined", "f-muted haloed")
     for place, row in enumerate(rows):
         y = top + _ROW * place
-        _reveal(chart, (0, y, _WIDTH, _ROW), row.label, row.told, place=(left, y + _ROW + 1, y - 1), height=bottom + 36)
+        _reveal(chart, (0, y, _WIDTH, _ROW), row.label, row.tooltip, place=(left, y + _ROW + 1, y - 1), height=bottom + 36)
     return _element(chart)
 
 
@@ -233,12 +234,12 @@ def line(
     drawn = [(at(one.at), up_at(end)) for one in points for end in (one.low, one.value, one.high) if math.isfinite(end)]
     _draw_levels(chart, levels, up_at, left, drawn)
     for point, (start, stop) in zip(points, _strips([at(point.at) for point in points], left), strict=True):
-        told = "; ".join(filter(None, (_told(point), point.change)))
+        tooltip = "; ".join(filter(None, (_tooltip(point), point.change)))
         _reveal(
             chart,
             (start, top, stop - start, bottom - top),
             point.name,
-            told,
+            tooltip,
             place=(start, top + 4, top + 44),
             height=bottom + 36,
         )
@@ -375,8 +376,8 @@ def _element(chart: ET.Element) -> Markup:
 
 
 def _add(parent: ET.Element, tag: str, classes: str, **attributes: float | str) -> ET.Element:
-    told = {name.replace("_", "-"): value if isinstance(value, str) else _units(value) for name, value in attributes.items()}
-    return ET.SubElement(parent, tag, {**told, "class": classes})
+    given = {name.replace("_", "-"): value if isinstance(value, str) else _units(value) for name, value in attributes.items()}
+    return ET.SubElement(parent, tag, {**given, "class": classes})
 
 
 def _line(parent: ET.Element, start: tuple[float, float], stop: tuple[float, float], classes: str, width: float) -> None:
@@ -400,7 +401,7 @@ def _reveal(
     chart: ET.Element,
     area: tuple[float, float, float, float],
     name: str,
-    told: str,
+    tooltip: str,
     *,
     place: tuple[float, float, float],
     height: float,
@@ -410,7 +411,7 @@ def _reveal(
     ``area`` is left, top, width and height; ``place`` the left edge and top of the tooltip, and its bottom if it does not fit.
     """
     names = textwrap.wrap(_readable(name), 48, max_lines=2, placeholder="…")
-    lines = [*names, *textwrap.wrap(_readable(told), 52)]
+    lines = [*names, *textwrap.wrap(_readable(tooltip), 52)]
     wide = max(map(_text_width, lines), default=0.0) + 14
     tall = 15.0 * len(lines) + 7
     left, below, above = place
@@ -424,9 +425,9 @@ def _reveal(
         _text(tip, (x + 7, y + 15 * (at + 1)), words, "f-ink strong" if at < len(names) else "f-ink")
 
 
-def _told(one: Bar | Point) -> str:
-    if one.told or not math.isfinite(one.value):
-        return one.told or "undefined"
+def _tooltip(one: Bar | Point) -> str:
+    if one.tooltip or not math.isfinite(one.value):
+        return one.tooltip or "undefined"
     known = math.isfinite(one.low) and math.isfinite(one.high) and one.low < one.high
     return f"{number(one.value)} [{number(one.low)}, {number(one.high)}]" if known else number(one.value)
 

@@ -105,8 +105,8 @@ def _measure(measure: Measure, reason: str) -> dict[str, Any]:
         kept.pop("reason", None)
     for name in ("source", "low", "high", "decisive_low", "decisive_high", "unit", "ends"):
         kept.pop(name, None)
-    told = {"value": number(measure.value, measure.unit), "interval": interval(measure), "bound": bound_text(measure.bound)}
-    return {**kept, **told}
+    shown = {"value": number(measure.value, measure.unit), "interval": interval(measure), "bound": bound_text(measure.bound)}
+    return {**kept, **shown}
 
 
 def _has_content(value: object) -> bool:

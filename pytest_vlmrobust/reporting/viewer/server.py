@@ -73,7 +73,7 @@ def application(pages: Pages, port: int) -> Starlette:
 
 
 def _answering(make: Callable[[Address], Response], refused: Callable[[str], str], kind: str) -> Callable[[Request], Response]:
-    """Returns an endpoint; what cannot be shown is told as ``refused`` returns it."""
+    """Returns an endpoint; of what cannot be shown it answers with ``refused``."""
 
     def answer(request: Request) -> Response:
         try:

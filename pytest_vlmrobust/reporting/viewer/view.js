@@ -34,11 +34,11 @@
 
   /* Why there is no picture, once. */
   const unseen = document.getElementById("unseen");
-  let told = false;
+  let announced = false;
   const lost = async (image) => {
     image.classList.add("none");
-    if (told || !unseen) return;
-    told = true;
+    if (announced || !unseen) return;
+    announced = true;
     try {
       const answer = await fetch(image.src);
       if (answer.ok) return;

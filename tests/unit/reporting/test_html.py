@@ -127,6 +127,15 @@ def test_what_the_page_says(page: str, stored: Callable[..., None]) -> None:
     assert '<div class="icon" aria-hidden="true">✕</div>' in page
 
 
+def test_analyses_have_true_minus_signs_and_tests_beyond_the_first_are_counted() -> None:
+    gains = [cell(f"fog:{level}", "weather", level, drop, Outcome.FAIL) for level, drop in (("low", -0.2), ("mid", -0.3))]
+    others = [cell(f"blur{at}", "blur", "", 0.5, Outcome.FAIL) for at in range(14)]
+    text = Outline(render_html(RunView([*gains, *others], NOTHING))).text
+    assert "1 more test is listed under all tests" in text
+    assert "\N{MINUS SIGN}20.0 " in text
+    assert "-20.0" not in text
+
+
 def test_what_was_not_asked_is_said_and_drawn_nowhere() -> None:
     unasked = cell("fog:low", "weather", "low", math.nan, Outcome.MEASURED, not_asked="it cannot do the task")
     text = Outline(render_html(RunView([cell("clean"), unasked], NOTHING))).text

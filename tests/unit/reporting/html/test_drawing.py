@@ -25,6 +25,7 @@ DRAWN = {
     "dots": drawing.dots(BARS, axis="accuracy", label="Models"),
     "ranks": drawing.dots([Bar("a", 1, 1, 2), Bar("b", 2, 1, 2)], axis="rank", label="Ranks", whole=True),
     "boxes": drawing.boxes([("patch 1", (0.1, 0.2, 0.3, 0.4, 0.5))], axis="share", label="Patches"),
+    "a tick at the end": drawing.boxes([(f"patch {at}", (0.25,) * 5) for at in range(4)], axis="share", label="Patches"),
     "flips": drawing.flips([Flip("fog:high", 0.3, 0.1, "3 of 10")], label="Flips"),
     "line": drawing.line(POINTS, across="size", up="accuracy", label="Curve", levels=[("as they are", 0.9)], ends=(0, 1)),
 }
@@ -68,6 +69,10 @@ def test_nothing_is_drawn_beside_the_canvas(name: str) -> None:
         for key in ("y", "y1", "y2", "cy"):
             assert 0 <= float(node.get(key, 0)) <= tall
         assert float(node.get("x", 0)) + float(node.get("width", 0)) <= wide
+    for node in svg.iter("text"):
+        half = drawing._text_width(node.text or "") / 2 if "middle" in node.get("class", "").split() else 0.0
+        assert half <= float(node.get("x", 0)) + 0.1
+        assert float(node.get("x", 0)) + half <= wide + 0.1
 
 
 def test_lengths_are_proportional_to_values() -> None:
