@@ -271,7 +271,7 @@ def _in_line(text: str, mentions: list[Mention], options: Options, within: int) 
 
 def _letter_alone(phrase: str, options: Options) -> str | None:
     letter = strip_ends(phrase)
-    return letter.upper() if len(letter) == 1 and letter.upper() in options.letters else None
+    return letter.upper() if len(letter) == 1 and f"{letter}#" not in phrase and letter.upper() in options.letters else None
 
 
 def _refusal(text: str, options: Options) -> Outcome:

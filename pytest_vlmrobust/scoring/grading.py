@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from pytest_vlmrobust.core.errors import UsageError
@@ -161,6 +162,16 @@ def targets(sample: Sample) -> tuple[str, ...]:
     return accepted
 
 
+def plain_targets(sample: Sample) -> tuple[str, ...]:
+    """Returns every accepted answer in the characters in which texts are read: ``m²`` as ``m2``, straight quotes, no markup."""
+    return tuple(map(_plain, targets(sample)))
+
+
+@lru_cache(maxsize=16384)
+def _plain(target: str) -> str:
+    return plain_text(unicodedata.normalize("NFKC", target)) or target
+
+
 def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
     """Returns the result of ``extract``; a refusal counts as an answer if a target is a refusal too ("can't tell")."""
     extraction = extract(prediction.text)
@@ -179,6 +190,11 @@ def grade(extraction: Extraction, prediction: Prediction, credit: Callable[[str]
 def grade_best(extraction: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
     """Returns the score of an extraction against the best matching target; ``credit`` takes answer and target."""
     return grade(extraction, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
+
+
+def grade_text(extraction: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
+    """Like ``grade_best``, for words: the targets are spelled as texts are read (``plain_targets``)."""
+    return grade(extraction, prediction, lambda answer: max(credit(answer, target) for target in plain_targets(sample)))
 
 
 def grade_unread(rule: str, prediction: Prediction) -> Score:

@@ -79,7 +79,7 @@ def find_mentions(text: str, options: Options) -> list[Mention]:
 
 
 _LETTER = re.compile(
-    rf"(?<![{WORD}+°])(?<![{WORD}]')(?<![{WORD}][-.&])[A-Z](?![{WORD}°%+&*]|'[A-Za-z]|-[A-Za-z]|\.[A-Za-z](?![A-Za-z]))"
+    rf"(?<![{WORD}+°])(?<![{WORD}]')(?<![{WORD}][-.&])[A-Z](?![{WORD}°%+&*#]|'[A-Za-z]|-[A-Za-z]|\.[A-Za-z](?![A-Za-z]))"
 )
 _LABEL = re.compile(r"(?:(?P<set_off>[)\]\"'}]{0,2}\s?[.:,=)]|[)\]]|\s-|\s(?=\())|(?=[\s\u3040-\uffff]))\s*")
 _WORD_BEHIND = re.compile(r"\s(?=[^\W\d_])(?![A-Z]|the\s)([^\s.,;:!?()]+)")

@@ -12,7 +12,7 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .grading import OPEN_RULES, extract_open, grade, grade_best, normalised, read_answer, targets
+from .grading import OPEN_RULES, extract_open, grade, grade_text, normalised, plain_targets, read_answer
 from .text import NUMBER_WORDS, Extraction, Ladder, Stop, apply_rules, final_words, fold_case, plain_text, straighten, strip_ends
 
 # VQA soft accuracy: the share of people who agree with an answer.
@@ -80,7 +80,7 @@ def soft_accuracy(answer: str, references: Sequence[str]) -> float:
 
 def score_vqa_soft(sample: Sample, prediction: Prediction) -> Score:
     """The share of people who agree: mean over the references of min(1, matches among the others / 3) (``soft_accuracy``)."""
-    return grade(read_answer(sample, prediction), prediction, lambda answer: soft_accuracy(answer, targets(sample)))
+    return grade(read_answer(sample, prediction), prediction, lambda answer: soft_accuracy(answer, plain_targets(sample)))
 
 
 # Edit distance and longest common subsequence of two sequences, by bit-parallel algorithms on Python integers.
@@ -181,7 +181,7 @@ def extract_text(text: str) -> Extraction:
 
 def score_anls(sample: Sample, prediction: Prediction) -> Score:
     """1 - normalised edit distance to the nearest target, where that distance is below 0.5, else 0 (``similarity``)."""
-    return grade_best(read_answer(sample, prediction), sample, prediction, similarity)
+    return grade_text(read_answer(sample, prediction), sample, prediction, similarity)
 
 
 def score_contains(sample: Sample, prediction: Prediction) -> Score:
@@ -189,12 +189,12 @@ def score_contains(sample: Sample, prediction: Prediction) -> Score:
 
     Liu et al. 2024, "OCRBench". A text that lists every word there is earns everything, and ``3`` is found in ``13``.
     """
-    return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, _contains)
+    return grade_text(read_answer(sample, prediction, extract_text), sample, prediction, _contains)
 
 
 def score_contains_formula(sample: Sample, prediction: Prediction) -> Score:
     """1 when one of the targets stands anywhere in the text, without blanks and in this case: OCRBench's written formulas."""
-    return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, _contains_formula)
+    return grade_text(read_answer(sample, prediction, extract_text), sample, prediction, _contains_formula)
 
 
 def _contains(text: str, target: str) -> bool:
@@ -211,7 +211,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 def score_braced(sample: Sample, prediction: Prediction) -> Score:
     """1 when what stands in braces, or else the answer, is a target in any case."""
-    return grade_best(read_answer(sample, prediction, extract_braced), sample, prediction, _same)
+    return grade_text(read_answer(sample, prediction, extract_braced), sample, prediction, _same)
 
 
 def score_braced_numbers(sample: Sample, prediction: Prediction) -> Score:
@@ -220,7 +220,7 @@ def score_braced_numbers(sample: Sample, prediction: Prediction) -> Score:
     Rahmanzadehgervi et al. 2024, "Vision language models are blind", and Vo et al. 2025, "Vision language models are biased",
     ask for answers in braces: ``{3}``, ``rows={3} columns={4}``.
     """
-    return grade_best(read_answer(sample, prediction, extract_braced), sample, prediction, _same_numbers)
+    return grade_text(read_answer(sample, prediction, extract_braced), sample, prediction, _same_numbers)
 
 
 def extract_braced(text: str) -> Extraction:
@@ -246,7 +246,7 @@ def _score_tokens(split: Callable[[str], Sequence[str]], doc: str) -> Callable[[
         return 2 * (said & wanted).total() / total if total else 0.0
 
     def scorer(sample: Sample, prediction: Prediction) -> Score:
-        return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, overlap)
+        return grade_text(read_answer(sample, prediction, extract_text), sample, prediction, overlap)
 
     scorer.__doc__ = doc
     return scorer
@@ -266,7 +266,7 @@ def score_ocr_recall(sample: Sample, prediction: Prediction) -> Score:
 
     Res-Bench: its paper tokenises both and compares words exactly; the recall is that of its published program.
     """
-    return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, word_recall)
+    return grade_text(read_answer(sample, prediction, extract_text), sample, prediction, word_recall)
 
 
 def _words(text: str) -> list[str]:
@@ -317,6 +317,6 @@ def score_rouge_l(sample: Sample, prediction: Prediction) -> Score:
     """ROUGE-L of the caption against all targets (``rouge_l``); it does not depend on the rest of the dataset."""
 
     def credit(answer: str) -> float:
-        return rouge_l(caption_words(answer), [caption_words(target) for target in targets(sample)])
+        return rouge_l(caption_words(answer), [caption_words(target) for target in plain_targets(sample)])
 
     return grade(read_answer(sample, prediction, extract_text), prediction, credit)

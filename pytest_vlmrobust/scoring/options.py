@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -254,8 +255,8 @@ def _without_noun(whole: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _words_of(text: str, *, cells: bool) -> str:
-    """Returns the words of an option, without its images."""
-    return with_cells(text) if cells else text.replace(IMAGE_MARK, "")
+    """Returns the words of an option in the characters in which texts are read (``H2O``), without its images."""
+    return unicodedata.normalize("NFKC", with_cells(text) if cells else text.replace(IMAGE_MARK, ""))
 
 
 def _says_little(words: str) -> bool:

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.sample import UNDECLARED, Sample
 from .boxes import score_box_hit, score_boxes
 from .choice import extract_choice
 from .corpus import CORPUS_METRICS
-from .grading import grade_best, normalised, read_answer, targets
+from .grading import grade_best, grade_text, normalised, read_answer, targets
 from .numbers import score_numeric, score_numeric_contained, score_relaxed
 from .open_answers import (
     score_alphanumeric_f1,
@@ -70,7 +70,7 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
     if prediction.method == LETTER_LOGITS:
         letter = prediction.text.strip()
         return _letter_score(letter, tuple(targets(sample))) if letter in sample.options else Score.unparsed(LETTER_LOGITS)
-    return _equal(extract_choice(prediction.text, sample.options), sample, prediction, str.casefold)
+    return _equal(extract_choice(prediction.text, sample.options), sample, prediction)
 
 
 @lru_cache(maxsize=4096)
@@ -83,12 +83,14 @@ def score_yes_no(sample: Sample, prediction: Prediction) -> Score:
     extraction = extract_yes_no(prediction.text, sample.question)
     if prediction.method == LETTER_LOGITS:
         extraction = Extraction(extraction.answer, LETTER_LOGITS)
-    return _equal(extraction, sample, prediction, str.casefold)
+    return _equal(extraction, sample, prediction)
 
 
 def score_open(sample: Sample, prediction: Prediction) -> Score:
     """1 when the answer is one of the targets in their normalised spelling (``normalised``)."""
-    return _equal(read_answer(sample, prediction), sample, prediction, normalised)
+    return grade_text(
+        read_answer(sample, prediction), sample, prediction, lambda said, target: normalised(said) == normalised(target)
+    )
 
 
 def score_exact(sample: Sample, prediction: Prediction) -> Score:
@@ -96,7 +98,7 @@ def score_exact(sample: Sample, prediction: Prediction) -> Score:
 
     VLMEvalKit's ``accuracy`` of GQA and OCRVQA, which compares the whole stripped text in lower case, and a full stop more.
     """
-    return _equal(read_answer(sample, prediction), sample, prediction, _exact)
+    return grade_text(read_answer(sample, prediction), sample, prediction, lambda said, target: _exact(said) == _exact(target))
 
 
 def _exact(answer: str) -> str:
@@ -104,8 +106,8 @@ def _exact(answer: str) -> str:
     return line.rstrip(_END_OF_SENTENCE) or line
 
 
-def _equal(extraction: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
-    return grade_best(extraction, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
+def _equal(extraction: Extraction, sample: Sample, prediction: Prediction) -> Score:
+    return grade_best(extraction, sample, prediction, lambda answer, target: answer.casefold() == target.casefold())
 
 
 register("choice", score_choice)

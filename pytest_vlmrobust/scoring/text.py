@@ -103,7 +103,7 @@ Not U+202D and U+202E, which reorder the letters after them.
 """
 _ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~•·"
 NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
+_ARTICLE = re.compile(r"(?:a|an|the)\s+(?=[^\W_])")
 
 
 def straighten(text: str) -> str:

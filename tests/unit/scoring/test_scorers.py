@@ -96,6 +96,38 @@ def test_a_target_in_another_case() -> None:
     assert score(Sample("5", (), "?", "Yes", "yes_no"), said("yes")).value == 1.0
 
 
+UNUSUAL = [
+    "10 m\u00b2",
+    "CO\u2082",
+    "\u00bd cup",
+    "\u2116 5",
+    "\ufb01sh",
+    "Brand\u2122",
+    "nai\u0308ve",
+    "3\u20134",
+    "\u201cso\u201d",
+    "l\u2019eau",
+    "a*b*c",
+    "\u3231 1",
+]
+
+
+@pytest.mark.cases("text", UNUSUAL)
+@pytest.mark.cases(
+    "scorer",
+    ["open", "exact", "vqa_soft", "anls", "contains", "contains_formula", "word_f1", "alphanumeric_f1", "ocr_recall", "rouge_l"],
+)
+def test_a_target_repeated_in_unusual_characters_is_right(text: str, scorer: str) -> None:
+    assert score(Sample("1", (), "?", text, "open", scorer=scorer), Prediction(text, "generate")).value == 1
+
+
+@pytest.mark.cases("text", [*UNUSUAL, "A \u222a B", "A\u2014B", "C#"])
+def test_an_option_repeated_in_unusual_characters_is_chosen(text: str) -> None:
+    sample = Sample("1", (), "?", "B", "choice", {"A": "A \u2229 B", "B": text, "C": "C++"})
+    assert score(sample, Prediction(text, "generate")).value == 1
+    assert score(sample, Prediction(f"Answer: {text}", "generate")).value == 1
+
+
 def test_an_unknown_task() -> None:
     with pytest.raises(UnknownName, match=r"unknown scorer 'chioce'\. Did you mean 'choice'\?"):
         score(Sample("6", (), "?", "B", "chioce"), said("B"))
