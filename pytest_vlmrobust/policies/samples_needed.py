@@ -118,7 +118,8 @@ def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[fl
     fixed = half - chance * tail - square * tail**2
     if fixed < 0.0:
         fixed, chance = 0.0, half / tail - square * tail
-    if chance < 0.0:
-        return 0.0, 0.0, half / tail**2
+    if chance < -ROUNDING:  # an exact interval has steps between these levels: chance is what shows at the lower ones
+        fixed, chance = max(first - slope * tail / 2.0, 0.0), slope
+        square = (half - fixed - chance * tail) / tail**2
     widens = chance + 2.0 * square * tail > 0.0
     return (fixed, chance, square) if widens else (0.0, half / tail, 0.0)

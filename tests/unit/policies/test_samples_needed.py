@@ -134,6 +134,19 @@ def test_a_bound_at_the_ends_for_eight_times_the_answers_needs_eight_times_as_ma
         assert needed.most == pytest.approx(8 * 480 * ((tail + LUCK) / tail) ** 2, rel=0.1)
 
 
+@pytest.mark.parametrize("n", [60, 128, 300])
+def test_three_lost_answers_are_a_small_count_and_no_event_that_never_occurred(n: int) -> None:
+    """Its exact interval grows in steps with the level, which no smooth curve fits: the lower end of 8 times as many tells."""
+
+    def seen(times: int) -> Estimate:
+        lost = (np.arange(times * n) >= 3 * times).astype(np.float64)
+        return metrics.estimate("accuracy_drop", ScoreTable(np.ones(times * n), {"blur:low": lost}), "blur:low")
+
+    needed = samples_to_decide(seen(1), seen(8).low)
+    assert needed.least == pytest.approx(8 * n, rel=0.15)
+    assert present(needed.most) > 1.5 * present(needed.least)
+
+
 @pytest.mark.parametrize("bound", [0.87, 0.93])
 def test_a_share_is_decided_as_often_as_the_counts_say(bound: float) -> None:
     """Exact: the binomial probability of as many right answers as keep, or break, a lower bound."""
