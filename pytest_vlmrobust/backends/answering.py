@@ -16,6 +16,7 @@ from typing import Any
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.words import kind_and_reason
 
 from .chat import conversation, message
 from .contract import START, failed_prediction
@@ -118,8 +119,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 def failure_reason(error: Exception) -> str:
     """Returns on one line why a request failed, and what to do if memory ran out."""
-    first = (str(error).strip().splitlines() or ["(no message)"])[0]
-    reason = "; ".join([f"{type(error).__name__}: {first.rstrip('.')}", *getattr(error, "__notes__", ())])
+    reason = "; ".join([kind_and_reason(error).rstrip("."), *getattr(error, "__notes__", ())])
     if is_out_of_memory(error):
         reason += ". One request alone does not fit: lower max_pixels for this model, use a smaller dtype, or a larger device"
     return reason

@@ -16,6 +16,7 @@ from typing import Any
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.words import kind_and_reason
 
 from .contract import Backend, BackendOptions
 from .generation import generation_for
@@ -405,9 +406,8 @@ def _asked_commit(hub_id: str, revision: str) -> str:
     try:
         commit = HfApi().model_info(hub_id, revision=revision or None, timeout=_TIMEOUT_SECONDS).sha
     except Exception as error:  # any network failure
-        why = f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"
         raise BackendError(
-            f"the hub did not say which commit {hub_id!r} (revision {revision or 'main'!r}) is: {why}. "
+            f"the hub did not say which commit {hub_id!r} (revision {revision or 'main'!r}) is: {kind_and_reason(error)}. "
             "Check the id (there is no local directory of that name either), the network, and for gated models 'hf auth login'; "
             f"or download it beforehand: hf download {hub_id}"
         ) from error

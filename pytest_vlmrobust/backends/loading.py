@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
-from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.core.words import first_few, kind_and_reason, quantity
 
 from .chat import ControlTokens, conversation, message
 from .contract import FAST
@@ -555,13 +555,12 @@ def _explained(part: str, source: ModelSource) -> Iterator[None]:
     except VlmRobustError:
         raise
     except Exception as error:
-        text = str(error)
-        first = (text.strip().splitlines() or ["(no message)"])[0].partition(" Check out the instructions")[0]
         otherwise = _INSTALL if isinstance(error, ImportError) else _ELSE
         if isinstance(error, ModuleNotFoundError):
             otherwise = f"Install it: pip install {error.name}"
-        remedy = next((remedy for sign, remedy in _REMEDIES if sign in f"{type(error).__name__} {text}".lower()), otherwise)
-        why = f"{type(error).__name__}: {first.rstrip(' .')}. {remedy}"
+        remedy = next((remedy for sign, remedy in _REMEDIES if sign in f"{type(error).__name__} {error}".lower()), otherwise)
+        reason = kind_and_reason(error).partition(" Check out the instructions")[0]
+        why = f"{reason.rstrip(' .')}. {remedy}"
         raise BackendError(f"the {part} at {source.location!r} does not load: {why}") from error
 
 

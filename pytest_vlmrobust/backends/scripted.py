@@ -244,7 +244,7 @@ def _hashed(parts: Sequence[str]) -> float:
 def _right(sample: Sample) -> str:
     if sample.localisation is not None:
         return _written(sample.localisation.boxes)
-    return sample.target if isinstance(sample.target, str) else sample.target[0]
+    return sample.targets[0]
 
 
 def _wrong(sample: Sample) -> str:
@@ -255,7 +255,7 @@ def _wrong(sample: Sample) -> str:
         return "no" if _right(sample) == "yes" else "yes"
     before = sample.original_letters  # the same option in every order of the options
     others = sorted(
-        (letter for letter in sample.options if letter not in (sample.target, *sample.target)),
+        (letter for letter in sample.options if letter not in sample.targets),
         key=lambda each: before.get(each, each),
     )
     return others[int(_hashed(["wrong", sample.id]) * len(others))] if others else "none of these"

@@ -193,8 +193,7 @@ def _show_questions(data: str, settings: Sequence[Setting], seed: int) -> int:
         for sample, name in ((before, "clean"), (after, str(setting))):
             if sample is not printed:
                 text = prompt(sample, "direct").replace(IMAGE_MARK, "[image]")
-                target = sample.target if isinstance(sample.target, str) else " or ".join(sample.target)
-                say(f"--- {before.id}, {name}: {target} is right\n{text}\n")
+                say(f"--- {before.id}, {name}: {' or '.join(sample.targets)} is right\n{text}\n")
         printed = before
         images = [str(split(setting)[1])] if split(setting)[1] != CLEAN else []
         if images or before.images != after.images:

@@ -166,6 +166,11 @@ class Sample:
         return (*([self.category] if self.category else []), *slices)
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The accepted answers: one, or several."""
+        return (self.target,) if isinstance(self.target, str) else self.target
+
+    @property
     def asked(self) -> tuple[Any, ...]:
         """The identity of the question, independent of the names of images: JSON-safe."""
         boxes = None if self.localisation is None else sorted(self.localisation.boxes.items())
@@ -175,5 +180,5 @@ class Sample:
     def chance(self) -> float:
         """Expected score of a uniform guess, in [0, 1]; 0 for open questions."""
         if self.task == "choice":
-            return (1 if isinstance(self.target, str) else len(self.target)) / len(self.options)
+            return len(self.targets) / len(self.options)
         return 0.5 if self.task == "yes_no" else 0.0

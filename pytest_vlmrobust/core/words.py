@@ -143,6 +143,15 @@ def on_one_line(text: str, most: int | None = LONGEST) -> str:
     return printable(_BREAKS.sub(" ", text.strip("\t\r\n")).rstrip(), most)
 
 
+def kind_and_reason(error: Exception) -> str:
+    r"""Returns the kind of a library's error and the first line of its message.
+
+    >>> kind_and_reason(ValueError("no such layer\n  in layer 3"))
+    'ValueError: no such layer'
+    """
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"
+
+
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Invisible characters outside Unicode's category of format characters."""
 _ALIKE = ("LATIN", "GREEK", "CYRILLIC")

@@ -30,23 +30,11 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import MissingExtra, ModelError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
-from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.core.words import first_few, kind_and_reason
 from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-# A library's error in one line.
-
-
-def reason(error: Exception) -> str:
-    r"""Returns the kind of an error and the first line of its message.
-
-    >>> reason(ValueError("no such layer\n  in layer 3"))
-    'ValueError: no such layer'
-    """
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"
 
 
 BATCH = 16
@@ -103,8 +91,8 @@ class ImageEncoder:
             raise
         except Exception as error:  # any error of the library about a checkpoint
             raise ModelError(
-                f"encoder {self.folder} cannot embed images ({reason(error)}). Expected a checkpoint of an image encoder, with "
-                "its image processor, that the installed transformers supports"
+                f"encoder {self.folder} cannot embed images ({kind_and_reason(error)}). Expected a checkpoint of an image "
+                "encoder, with its image processor, that the installed transformers supports"
             ) from error
         return np.asarray(torch.cat(parts).numpy(), np.float32)
 
@@ -186,7 +174,7 @@ def _download(name: EncoderName) -> Path:
     except Exception as error:  # any failure of the network
         raise ModelError(
             f"encoder {name.written!r} is not a folder, is not in full in the local cache of the hub, and the hub did not give "
-            f"it ({reason(error)}). Check the id and the network; or download it beforehand: hf download {name.id}"
+            f"it ({kind_and_reason(error)}). Check the id and the network; or download it beforehand: hf download {name.id}"
         ) from error
     if absent := _absent(folder):
         raise ModelError(
@@ -310,6 +298,6 @@ def _refusals(model: Path) -> Iterator[None]:
         yield
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise ModelError(
-            f"MediaPipe cannot find faces with {model} ({reason(error)}). Expected its face landmarker (.task), "
+            f"MediaPipe cannot find faces with {model} ({kind_and_reason(error)}). Expected its face landmarker (.task), "
             "and an installation of mediapipe that can be imported"
         ) from error

@@ -230,7 +230,8 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     >>> worst_case_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
     0.5
     """
-    return _largest(_losses(clean, perturbed_by_setting))
+    losses = _losses(clean, perturbed_by_setting)
+    return float(losses.max()) if losses.size else math.nan  # numpy's max keeps NaN, Python's may not
 
 
 @low_metric(
@@ -624,11 +625,6 @@ def _low(scores: Mapping[str, Scores]) -> dict[str, Scores]:
 
 def _mean(values: Scores) -> float:
     return float(values.mean()) if values.size else math.nan
-
-
-def _largest(values: Scores) -> float:
-    # numpy's max keeps NaN, Python's may not
-    return float(values.max()) if values.size else math.nan
 
 
 def _share(condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], losses: Scores) -> float:

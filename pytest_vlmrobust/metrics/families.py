@@ -157,7 +157,8 @@ def scale_consistency_interval(
     clusters = clusters_of(source_images, scores.shape[1])
     steps = itertools.pairwise(scores[np.argsort(sizes)])
     tests = [drop_test(smaller, larger[:, None], clusters) for smaller, larger in steps]
-    shown_lost, shown_kept = (np.concatenate(p_values) for p_values in zip(*map(_p_values, tests), strict=True))
+    shown_lost = np.concatenate([test.p_above(0.0) for test in tests])
+    shown_kept = np.concatenate([test.p_below(0.0) for test in tests])
     fewest, most = count_interval(shown_lost, shown_kept, tail)
     return 1.0 - most / len(tests), 1.0 - fewest / len(tests)
 
@@ -169,10 +170,6 @@ def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary
         ones = np.ones_like(slopes)
         return score_ratio_interval(slopes, ones, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
     return interval_of(BoundedMeanTest.of(slopes[:, None], clusters, -1.0, 1.0), confidence)
-
-
-def _p_values(test: BoundTest) -> tuple[Scores, Scores]:
-    return test.p_above(0.0), test.p_below(0.0)
 
 
 def _comparable(scores: Scores) -> bool:

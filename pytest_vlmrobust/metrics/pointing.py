@@ -71,10 +71,8 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     """
     if len(answers) != len(targets):
         raise ValueError(f"{len(answers)} answers and {len(targets)} targets: expected one answer, or None, for each target")
-    read = [(answer, target) for answer, target in zip(answers, targets, strict=True) if answer is not None]
-    distances = [abs(answer[0] - target[0]) + abs(answer[1] - target[1]) for answer, target in read if answer != target]
-    distance = sum(distances) / len(distances) if distances else math.nan
-    return GridError(distance, len(distances), len(answers) - len(read))
+    wrong = [distance for distance in map(_off, answers, targets) if distance]
+    return GridError(sum(wrong) / len(wrong) if wrong else math.nan, len(wrong), answers.count(None))
 
 
 # The same with intervals, and the share of requested boxes in the answers

@@ -37,10 +37,9 @@ def option_order(sample: Sample, *, shift: int) -> Sample:
     letters, texts = list(sample.options), list(sample.options.values())
     if sample.task != "choice" or shift >= len(letters) or any(map(OF_OTHER_OPTIONS.search, texts)):
         return sample
-    targets = {sample.target} if isinstance(sample.target, str) else {*sample.target}
     looks = shown(sample)
-    right = [look for letter, look in zip(letters, looks, strict=True) if letter in targets]
-    if sum(look in right for look in looks) > len(targets):
+    right = [look for letter, look in zip(letters, looks, strict=True) if letter in sample.targets]
+    if sum(look in right for look in looks) > len({*sample.targets}):
         return sample
     moved = {old: letters[(place - shift) % len(letters)] for place, old in enumerate(letters)}
     order = [*range(shift, len(letters)), *range(shift)]

@@ -156,10 +156,9 @@ WHOLE = "whole"
 
 def targets(sample: Sample) -> tuple[str, ...]:
     """Returns every accepted answer of ``sample``."""
-    accepted = (sample.target,) if isinstance(sample.target, str) else sample.target
-    if not accepted:
+    if not sample.targets:
         raise UsageError(f"sample {sample.id!r} has no target; expected at least one accepted answer")
-    return accepted
+    return sample.targets
 
 
 def plain_targets(sample: Sample) -> tuple[str, ...]:

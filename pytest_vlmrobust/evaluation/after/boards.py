@@ -129,12 +129,10 @@ def _board_data(part: Part, options: RankingOptions) -> _BoardData:
         failed=table.failed_inferences(),
         lacking=lacking,
         notes=_failures(table, options),
-        clean=[_clean_accuracy(table, model, options) for model in models] if samples else (),
+        clean=[metrics.estimate(CLEAN_ACCURACY, table.score_table(model), None, options.confidence) for model in models]
+        if samples
+        else (),
     )
-
-
-def _clean_accuracy(table: SideBySide, model: int, options: RankingOptions) -> Estimate:
-    return metrics.estimate(CLEAN_ACCURACY, table.score_table(model), confidence=options.confidence)
 
 
 def _no_error_ratio(part: Part, settings: Sequence[str], options: RankingOptions) -> str:
@@ -195,8 +193,12 @@ def _worst_of_all(datasets: Sequence[_BoardData], model: int) -> _Worst:
 def _board(data: _BoardData, options: RankingOptions) -> Board:
     values = {name: _values(data, name, options) for name in QUANTITIES}
     ranked = data.contests.get(options.by)
-    between = None if ranked is None else ranked.differences(options.confidence, _rng(data, options))
-    standings = [_standing(model, values, data, options) for model in range(len(options.models))]
+    rng = rng_for(SUBSET_SEED, "ranking", options.by, data.dataset)
+    between = None if ranked is None else ranked.differences(options.confidence, rng)
+    standings = [
+        Standing(name, {of: estimates[model] for of, estimates in values.items()}, failed=data.failed[model])
+        for model, name in enumerate(options.models)
+    ]
     if ranked is not None and between is not None:
         standings = _with_ranks(standings, ranked, between, options)
     reasons = dict.fromkeys(f"{QUANTITIES[name].words} is not given: {reason}" for name, reason in sorted(data.lacking.items()))
@@ -209,10 +211,6 @@ def _board(data: _BoardData, options: RankingOptions) -> Board:
         families=_families(data, options),
         notes=(*data.notes, *reasons),
     )
-
-
-def _rng(data: _BoardData, options: RankingOptions) -> np.random.Generator:
-    return rng_for(SUBSET_SEED, "ranking", options.by, data.dataset)
 
 
 def _values(data: _BoardData, name: str, options: RankingOptions) -> Sequence[Estimate]:
@@ -236,11 +234,6 @@ def contest_estimates(contest: Contest, name: str, n: int, options: RankingOptio
     lows, highs = contest.alone.lower(options.tail).clip(smallest), contest.alone.upper(options.tail).clip(max=largest)
     ends = zip(contest.values.tolist(), lows.tolist(), highs.tolist(), strict=True)
     return [Estimate(value, n, low, high, options.confidence) for value, low, high in ends]
-
-
-def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _BoardData, options: RankingOptions) -> Standing:
-    own = {name: estimates[model] for name, estimates in values.items()}
-    return Standing(options.models[model], own, failed=data.failed[model])
 
 
 def _with_ranks(

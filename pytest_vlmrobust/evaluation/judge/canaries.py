@@ -233,7 +233,7 @@ def _one_answer(model: str, answered: Sequence[Answered]) -> list[Measure]:
     """Warns if nearly all answers are the same letter or text, but the targets are not."""
     if len(answered) < FEWEST:
         return []
-    letters = [(_answer(row), _target(row[0])) for row in answered]
+    letters = [(_answer(row), row[0].targets[0]) for row in answered]
     texts = [
         (sample.options.get(given, given), sample.options.get(right, right))
         for (sample, *_), (given, right) in zip(answered, letters, strict=True)
@@ -269,10 +269,6 @@ def _answer(row: Answered) -> str:
     """Returns the answer that was read, else the whole text."""
     _, prediction, score = row
     return score.answer or prediction.text.strip()
-
-
-def _target(sample: Sample) -> str:
-    return sample.target if isinstance(sample.target, str) else sample.target[0]
 
 
 def _largest_share(names: Iterable[str]) -> float:

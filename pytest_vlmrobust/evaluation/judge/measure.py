@@ -215,7 +215,8 @@ def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
     """Returns the measurement of a test that is not run: invalid estimates with the reason."""
     planned, lacking = reads.planned, not reads.by_need
     models = sources.families[planned.family].members if isinstance(planned, FamilyMetric) else [planned.model]
-    baselines = [] if lacking else _baselines_of(sources, models, planned.dataset)
+    cells = [] if lacking else [Cell(model, planned.dataset, setting) for model in models for setting in BASELINES]
+    baselines = [sources.answers.result(cell) for cell in cells]
     if isinstance(planned, Cell):
         tests = metric_keys(planned, sources.facts(planned.dataset), baseline=sources.baseline is not None)
         draft = dataclasses.replace(_draft(planned, []), not_asked=why)
@@ -227,10 +228,6 @@ def refused(reads: Reads, sources: Sources, why: str) -> Measurement:
         notes = (*collapsed_rungs(baselines), *said_of_guesses(baselines))
         draft = dataclasses.replace(draft, notes=notes, measures=tuple(by_grouping))
     return Measurement(planned, [(summary_key(planned), nothing)], draft, baselines)
-
-
-def _baselines_of(sources: Sources, models: Iterable[str], dataset: str) -> list[CellResult]:
-    return [sources.answers.result(Cell(model, dataset, setting)) for model in models for setting in BASELINES]
 
 
 def _draft(planned: Planned, results: Sequence[CellResult]) -> Record:

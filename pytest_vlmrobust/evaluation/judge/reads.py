@@ -245,10 +245,9 @@ def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str
             orders[place] += np.nan if score.state == "error" else 0.0
             if score.answer is not None and score.answer in sample.options:
                 orders[place] += 1.0
-                targets = [sample.target] if isinstance(sample.target, str) else sample.target
                 chosen[score.answer][place] += 1.0
-                for letter in targets:
-                    right[letter][place] += 1.0 / len(targets)
+                for letter in sample.targets:
+                    right[letter][place] += 1.0 / len(sample.targets)
     by_letter = {"chosen_by_letter": chosen, "right_by_letter": right}
     return {"same_by_setting": same} | {
         name: {letter: counts / np.maximum(orders, 1.0) for letter, counts in of.items()} for name, of in by_letter.items()

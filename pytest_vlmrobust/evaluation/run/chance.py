@@ -103,13 +103,12 @@ def _open_answer(samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
     counts: dict[str, float] = defaultdict(float)
     accepting: Counter[str] = Counter()
     for sample in samples:
-        accepted = _accepted(sample)
-        for target in accepted:
+        for target in sample.targets:
             spelled.setdefault(normalised(target), target)
-        people = Counter(map(normalised, accepted))
+        people = Counter(map(normalised, sample.targets))
         accepting.update(people.keys())
         for key, count in people.items():
-            counts[key] += count / len(accepted)  # four of ten people accept it by four tenths
+            counts[key] += count / len(sample.targets)  # four of ten people accept it by four tenths
     if not counts:
         return {}
     key = max(counts, key=lambda one: counts[one])
@@ -120,12 +119,8 @@ def _open_answer(samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
     return {repr(spelled[key]): np.nan_to_num(values, nan=0.0)}
 
 
-def _accepted(sample: Sample) -> tuple[str, ...]:
-    return (sample.target,) if isinstance(sample.target, str) else sample.target
-
-
 def _target(sample: Sample) -> str:
-    return next(iter(_accepted(sample)), "")
+    return next(iter(sample.targets), "")
 
 
 def _right_option(sample: Sample) -> str:

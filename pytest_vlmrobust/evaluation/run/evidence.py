@@ -257,23 +257,21 @@ def _pictures(
 
 def image_names(sample: Sample) -> list[str]:
     """Returns the names of a sample's images: the option that shows them, else their number from 1."""
-    marked = [*[""] * sample.question.count(IMAGE_MARK), *(n for n, text in sample.options.items() for _ in range(_marks(text)))]
+    marked = [
+        *[""] * sample.question.count(IMAGE_MARK),
+        *(n for n, text in sample.options.items() for _ in range(text.count(IMAGE_MARK))),
+    ]
     options = marked if len(marked) == len(sample.images) else [""] * len(sample.images)
     return [option or f"image {number}" for number, option in enumerate(options, 1)]
 
 
-def _marks(text: str) -> int:
-    return text.count(IMAGE_MARK)
-
-
 def _example(kind: str, sample: Sample, replies: Sequence[Reply], pictures: Sequence[Picture]) -> Example:
-    target = sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
     return Example(
         sample=sample.id,
         kind=kind,
         question=_worded(sample.question),
         options={letter: _worded(text, numbered=False) for letter, text in sample.options.items()},
-        target=target[:LONGEST],
+        target=" | ".join(sample.targets)[:LONGEST],
         category=sample.category,
         replies=tuple(replies),
         pictures=tuple(pictures),

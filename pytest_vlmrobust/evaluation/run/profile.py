@@ -125,7 +125,7 @@ def _counts(samples: Sequence[Sample]) -> Facts:
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     for sample in samples:
         if sample.task != "boxes":
-            answers[sample.task].update([sample.target] if isinstance(sample.target, str) else list(dict.fromkeys(sample.target)))
+            answers[sample.task].update(list(dict.fromkeys(sample.targets)))
     categories = Counter(sample.category for sample in samples if sample.category)
     groups = Counter(sample.source_image for sample in samples)
     return [
@@ -215,7 +215,7 @@ def _question(sample: Sample) -> Question:
 def _target(sample: Sample) -> str:
     if sample.localisation is not None:
         return "; ".join(f"{name} {box}" for name, box in sample.localisation.boxes.items())
-    return sample.target if isinstance(sample.target, str) else first_few(dict.fromkeys(sample.target), 10)
+    return first_few(dict.fromkeys(sample.targets), 10)
 
 
 def _thumbnail(sample: Sample, place: int) -> bytes:

@@ -158,7 +158,7 @@ def _problem(number: int, sample: Sample) -> dict[str, Any]:
 def _target_text(sample: Sample) -> str:
     if sample.localisation is not None:
         return canonical_json(dict(sample.localisation.boxes))
-    return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+    return " | ".join(sample.targets)
 
 
 def _lines(problems: Sequence[Mapping[str, Any]], stored: StoredCell) -> list[dict[str, Any]]:

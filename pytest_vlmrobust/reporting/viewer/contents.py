@@ -84,7 +84,7 @@ def target_of(sample: Sample | None) -> str:
     if sample.localisation is not None:
         boxes = sample.localisation.boxes.items()
         return "; ".join(f"{name} ({', '.join(f'{edge:.0f}' for edge in box)})" for name, box in boxes)
-    return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+    return " | ".join(sample.targets)
 
 
 def changed_picture(sample: Sample | None) -> int:
