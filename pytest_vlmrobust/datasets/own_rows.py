@@ -37,8 +37,9 @@ import importlib.util
 import json
 import os.path
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -102,12 +103,29 @@ class OwnRows:
 
     def contents(self, drafts: Iterable[Draft | None], expected: str) -> Contents:
         """Returns the samples of the file; images are decoded only when a sample's image is loaded."""
-        made = list(filter(None, drafts))
+        made = self._with_copies(list(filter(None, drafts)))
         self._report_unknown_keys()
         samples = finish(made, self.problems, "id")
         if not samples:
             raise DatasetError(f"{self.path} is empty: expected {expected}")
         return Contents(samples, self.image_files, tuple(self.problems.notes))
+
+    def _with_copies(self, drafts: Sequence[Draft]) -> list[Draft]:
+        """Returns the drafts with the identity of their images: copies of a file are one image, whatever their names.
+
+        Only files of equal size are read.
+        """
+        sizes = Counter(file_stamp(path)[0] for path in set(self.image_files.values()))
+
+        def identity(image: ImageSource) -> str:
+            if isinstance(image, FileImage) and sizes[file_stamp(image.path)[0]] == 1:
+                return str(image.path)
+            try:
+                return image.identity()
+            except ImageError:  # the tests that show it report it
+                return str(image)
+
+        return [replace(draft, pictured="\n".join(map(identity, draft.images)) if draft.pictured else "") for draft in drafts]
 
     def _has_the_right_keys(self, row: Mapping[str, Any], place: Place) -> bool:
         before = len(self.problems.messages)
@@ -137,7 +155,7 @@ class _Row:
         self.row, self.place, self.inline, self.rows = row, place, inline, rows
 
     def draft(self) -> Draft:
-        pictures = pictures_of(self.row)
+        pictures, group = pictures_of(self.row), self._text("group")
         own_group = hashlib.sha256("\n".join(map(str, pictures)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return Draft(
             place=self.place,
@@ -147,7 +165,8 @@ class _Row:
             answer=self._answer(),
             options=self._options(),
             category=self._text("category"),
-            group=self._text("group") or own_group,
+            group=group or own_group,
+            pictured="" if group else own_group,
             hint=self._text("hint"),
             task=self._task(),
             changed_by=frozenset(self._names("changed_by")),

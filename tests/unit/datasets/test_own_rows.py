@@ -95,9 +95,13 @@ def test_pictures_may_be_inside(folder: Path) -> None:
 
 def test_the_same_file_under_two_names_is_the_same_picture(folder: Path) -> None:
     (folder / "copy.png").write_bytes(lines_png(1))
-    first, second = read_lines(folder, row(), row(id="q2", image="copy.png"))
-    assert first.images[0].identity() == second.images[0].identity()
-    assert first.group != second.group
+    (folder / "other.png").write_bytes(lines_png(1)[:-1] + b"x")  # of the same size
+    names = ("pictures/1.png", "copy.png", "./copy.png", "other.png")
+    samples = read_lines(folder, *(row(id=name, image=name) for name in names))
+    assert samples[0].images[0].identity() == samples[1].images[0].identity()
+    assert samples[0].group == samples[1].group == samples[2].group != samples[3].group
+    named = read_lines(folder, *(row(id=name, image=name, group=name) for name in names))
+    assert [sample.group for sample in named] == [*names]
 
 
 @pytest.mark.parametrize(
