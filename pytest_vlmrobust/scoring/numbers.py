@@ -20,9 +20,10 @@ from pytest_vlmrobust.core.sample import Sample
 from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
 from .json_answers import final_answer, lesser_answer, read_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
+from .mentions import lower
 from .options import is_other
 from .text import WORD, Extraction, Stop, apply_rules, final_words, fold_case, is_refusal, plain_text, straighten
-from .words import CORRECTION
+from .words import corrections
 
 _LONGEST = 40
 """Most digits of a number; a longer run is not read."""
@@ -505,19 +506,12 @@ def _announced_number(reply: str, plain: str) -> Extraction:
 
 def _is_corrected(announced: Extraction, text: str) -> bool:
     """Whether another number is concluded behind a correction that follows the announced one: "The answer is 8. Wait, it's 9"."""
-    last = deque(_TAKEN_BACK.finditer(text.lower()), maxlen=1)
-    later = text[last[0].end() :] if last and len(text.lower()) == len(text) else ""
+    later = _behind_correction(text)
     if not later or apply_rules(_ANNOUNCED, later).answer is not None:
         return False
     concluded = _concluded(later).answer
     number, before = read_number(concluded or ""), numbers_in(announced.answer or "")
     return number is not None and bool(before) and all(each.value != number.value for each in before)
-
-
-_TAKEN_BACK = re.compile(
-    r"(?<=[.!?;,:\n(-] )(?:wait|actually|correction|scratch that|hold on|oops|or rather|on second thoughts?)\b[\s,.!;:)-]*"
-)
-"""English words behind which an announced number no longer counts, in lower case."""
 
 
 def _score_region(region: Extraction, expressions: Mapping[str, str], sample: Sample, prediction: Prediction) -> Score | None:
@@ -635,9 +629,14 @@ def _kept(text: str) -> str:
     kept = "".join(sentence for sentence in re.split(r"(?<=[.!?。\n])(?=\s)", text) if not _UNSAID.search(sentence))
     if not kept and (not text.rstrip().endswith("?") or read_number(text.rstrip(" ?"))):
         kept = text
-    for correction in deque(CORRECTION.finditer(kept.lower()), maxlen=1):
-        kept = kept[correction.end() :] if numbers_in(kept[correction.end() :]) else kept
-    return kept
+    later = _behind_correction(kept)
+    return later if numbers_in(later) else kept
+
+
+def _behind_correction(text: str) -> str:
+    """Returns what follows the last correction; empty without one."""
+    turns = corrections(lower(text))
+    return text[turns[-1][0] :] if turns else ""
 
 
 def _telling_sentences(text: str) -> list[str]:

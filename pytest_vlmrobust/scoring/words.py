@@ -452,7 +452,7 @@ def _turning(role: str) -> re.Pattern[str]:
     """Returns the pattern of a role's phrases at the start of a clause."""
     spaced, joined = ("|".join(map(re.escape, by[role])).replace(r"\ ", r"\s") for by in words()[:2])
     begins = r"(?:(?<=[.!?;,:\n(-])\s*|(?<=[.,!?;:-] )|\A|(?<=\n)|(?<=\bbut )|(?<=\bno )|(?<=\bbecause ))"
-    return re.compile(rf"{begins}(?:(?:{spaced})(?!\w)|{joined})(?:[\s,.!;:)-]*no(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*")
+    return re.compile(rf"{begins}(?:(?:{spaced})(?!\w| for\b)|{joined})(?:[\s,.!;:)-]*no(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*")
 
 
 @lru_cache(maxsize=8)
@@ -492,14 +492,6 @@ def last_dissent(lowered: str) -> int:
     return max((match.end() for match in _turning("dissent").finditer(lowered)), default=-1)
 
 
-# For numbers in a text.
-
-
-CORRECTION: Final = re.compile(
-    r"(?:(?<=[.!?;,:\n(-] )|(?<=[\n(])|\A)(?:wait|actually|correction|scratch that|hold on|hmm|oops|i mean|or rather"
-    r"|on second thoughts?|let me (?:re-?check|double-?check|check)|sorry)\b[\s,.!;:)-]*"
-)
-"""English words that begin a replacement of an earlier answer, in lower case."""
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|\n|\Z")
 
 
