@@ -23,7 +23,7 @@ from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .mentions import lower
 from .options import is_other
 from .text import WORD, Extraction, Stop, apply_rules, final_words, fold_case, is_refusal, plain_text, straighten
-from .words import corrections
+from .words import asserted, corrections
 
 _LONGEST = 40
 """Most digits of a number; a longer run is not read."""
@@ -558,8 +558,6 @@ _TWO_CLAUSES = re.compile(
     r"\b(?:is|are|was|were|has|have)\b[^.;]*\b(?:and|while|but|whereas)\s(?:the|its|that|there|it)\s[^.;]*"
     r"\b(?:is|are|was|were|has|have)\b"
 )
-_UNSAID = re.compile(r"^\W*(?:(?:let's |let us |now )?suppose|if|assum(?:e|ing)|imagine|假设|如果|もし)\b|\?\W*$", re.IGNORECASE)
-"""A sentence that supposes or asks."""
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
@@ -626,7 +624,7 @@ def _concluded(text: str) -> Extraction:
 
 def _kept(text: str) -> str:
     """Returns the sentences that neither suppose nor ask, behind the last correction."""
-    kept = "".join(sentence for sentence in re.split(r"(?<=[.!?。\n])(?=\s)", text) if not _UNSAID.search(sentence))
+    kept = asserted(text)
     if not kept and (not text.rstrip().endswith("?") or read_number(text.rstrip(" ?"))):
         kept = text
     later = _behind_correction(kept)

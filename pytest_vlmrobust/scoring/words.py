@@ -492,6 +492,7 @@ def last_dissent(lowered: str) -> int:
     return max((match.end() for match in _turning("dissent").finditer(lowered)), default=-1)
 
 
+_BRACKETS = re.compile(r"[(\uff08][^()\uff08\uff09]{0,200}[)\uff09]")
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|\n|\Z")
 
 
@@ -500,7 +501,7 @@ def asserted(text: str) -> str:
     kept, begin = [], 0
     for match in _SENTENCE.finditer(text):
         sentence, begin = text[begin : match.end()], match.end()
-        said = tokens(sentence.lower())
+        said = tokens(_BRACKETS.sub(" ", sentence).lower())
         if said[-1:] != ["?"] and not _is_void(said, 0, "", in_words=True):
             kept.append(sentence)
-    return "".join(kept).strip() or text
+    return "".join(kept).strip()

@@ -97,7 +97,7 @@ def _read(reply: str, question: str, within: int) -> Extraction:
         rest = _read(text[polite.end() :], question, within)
         if rest.answer:
             return rest
-    text = _IDIOM.sub(" ", asserted(text) if "?" in text else text).strip(" ,")
+    text = _IDIOM.sub(" ", (asserted(text) or text) if "?" in text else text).strip(" ,")
     return first_outcome(_outcomes(reply, text, question, within))
 
 
