@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .json_answers import final_answer, lesser_answer, read_json
+from .json_answers import answer_in_json
 from .latex import plain_numbers
 from .text import (
     NUMBER_WORDS,
@@ -69,9 +69,7 @@ def _json(reply: str) -> Outcome:
     """``{"answer": "red"}`` at the start."""
     if not _OBJECT.match(reply):
         return None
-    text = straighten(reply)
-    document = read_json(text)
-    said = final_answer(text, document) or lesser_answer(document)
+    said = answer_in_json(reply)
     if isinstance(said, Stop):
         return said if said is Stop.TRUNCATED else None  # several values are words of the reply, like any others
     return plain_text(said) or None if said else None

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
-from .text import Stop
+from .text import Stop, straighten
 
 DEEPEST = 24
 """Most levels of nesting that are read."""
@@ -208,6 +208,15 @@ _FINAL = re.compile(r"final(?:_answer[\"']?|[ -]?answer[\"'])\s*[:=]")
 """Searched in lower case. With a blank it needs a quotation mark: other rules read "the final answer: B"."""
 _OBJECT = re.compile(r"\{\s*[\"'][\w \-]{1,60}[\"']\s*:")
 _END_OF_PHRASE = re.compile(r"[,}\n]")
+
+
+def answer_in_json(reply: str) -> str | Stop | None:
+    """Returns the answer of the objects in a reply; None without one."""
+    if "{" not in reply:
+        return None
+    text = straighten(reply)
+    document = read_json(text)
+    return final_answer(text, document) or lesser_answer(document)
 
 
 def final_answer(text: str, document: Document) -> str | Stop | None:

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
 from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
-from .json_answers import final_answer, lesser_answer, read_json
+from .json_answers import answer_in_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .mentions import lower
 from .options import is_other
@@ -494,7 +494,10 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
 
 def _announced_number(reply: str, plain: str) -> Extraction:
     """Returns the announced answer; of several numbers, the concluding one."""
-    announced = _in_json(reply) or apply_rules(_ANNOUNCED, str(plain))
+    found = answer_in_json(reply)
+    if isinstance(found, Stop):
+        return Extraction(None, found.value)
+    announced = Extraction(str(plain_numbers(found)), "json") if found is not None else apply_rules(_ANNOUNCED, str(plain))
     said = announced.answer
     if announced.rule == "statement" and _is_corrected(announced, str(plain)):
         return Extraction(None, Stop.AMBIGUOUS.value)
@@ -575,18 +578,6 @@ _SINGLE = re.compile(
     r"total|stack|pile|series|collection|team|family|bowl|box|basket)[\w-]+(?: [\w-]+)?(?: (?:in|on|at) the \w+)?"
 )
 """Answers that say 1 without a number."""
-
-
-def _in_json(reply: str) -> Extraction | None:
-    """Returns the answer in a JSON object; None without one."""
-    if "{" not in reply:
-        return None
-    text = straighten(reply)
-    document = read_json(text)
-    phrase = final_answer(text, document) or lesser_answer(document)
-    if phrase is None:
-        return None
-    return Extraction(None, phrase.value) if isinstance(phrase, Stop) else Extraction(str(plain_numbers(phrase)), "json")
 
 
 def _concluded(text: str) -> Extraction:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from .json_answers import read_json
+from .json_answers import answer_in_json
 from .mentions import Mention, choose, lower, with_context
 from .text import (
     Extraction,
@@ -25,7 +25,6 @@ from .text import (
     is_refusal,
     plain_text,
     shortened,
-    straighten,
     strip_ends,
 )
 from .words import asserted, roles_of, words
@@ -122,16 +121,9 @@ def _content(said: str | None, question: str, within: int) -> Outcome:
     return (_read(said, question, within + 1).answer if within < DEEPEST_TAG else None) or Stop.NONE
 
 
-_JSON_KEYS: Final = frozenset(["answer", "final_answer", "final answer", "response", "result"])
-
-
 def _in_json(reply: str, question: str, within: int) -> Outcome:
-    values = [item.value for item in read_json(straighten(reply)).values] if "{" in reply else []
-    members = [member for value in values if isinstance(value, dict) for member in value.items()]
-    said = [member for key, member in members if key.strip().casefold() in _JSON_KEYS]
-    if said and isinstance(said[-1], bool):
-        return "yes" if said[-1] else "no"
-    return _content(str(said[-1]) if said else None, question, within)
+    said = answer_in_json(reply)
+    return _content(said, question, within) if isinstance(said, str) else said
 
 
 # The bare word, or among others.
