@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_vlmrobust.core.errors import StoreError, did_you_mean, files_beside
 from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.core.words import without_halves
 from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
@@ -23,10 +24,9 @@ from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from . import junit, ranking, results
-from .files import REPORT, RunFiles, ranked, read_run
+from . import ranking, results
+from .files import REPORT, WRITERS, RunFiles, ranked, read_run
 from .html.page import rendered_again
-from .markdown import MODEL_CARD, SUMMARY, model_card, summary
 from .writing import write_out
 
 SUMS = "SHA256SUMS"
@@ -37,7 +37,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _MODE = 0o644 << 16
 _CHUNK = 2**20
-_DERIVED = (results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME, *ranking.FILES)
+_DERIVED = (*WRITERS, *ranking.FILES)
 _JSON = (results.FILE_NAME, ranking.JSON_FILE)
 _NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, REPORT, *_DERIVED}
 
@@ -75,13 +75,9 @@ def belongs(name: str) -> bool:
 
 def derived_files(run: RunFiles) -> dict[str, str]:
     """Returns the files of a run that are derived from its records and, for several models, its answers, by name."""
+    of_models = ranking.ranking_files(run.facts.ranking) if run.facts.ranking else {}
     return {
-        results.FILE_NAME: results.results_json(run),
-        results.CSV_FILE: results.cells_csv(run),
-        SUMMARY: summary(run),
-        MODEL_CARD: model_card(run),
-        junit.FILE_NAME: junit.junit_xml(run),
-        **(ranking.ranking_files(run.facts.ranking) if run.facts.ranking else {}),
+        name: without_halves(text) for name, text in ({name: text(run) for name, text in WRITERS.items()} | of_models).items()
     }
 
 
@@ -100,7 +96,7 @@ def underivable_claims(run: RunFiles) -> list[str]:
     for name in there:
         written = (run.directory / name).read_bytes()
         text = written.decode("utf-8", "surrogateescape")
-        again = _to_bytes(rendered_again(text, run) if name == REPORT else derived.get(name, "")).decode()
+        again = without_halves(rendered_again(text, run)) if name == REPORT else derived.get(name, "")
         if name in _JSON:
             problems += [] if results.same_json(written, again) else [f"{name} is not what the records give"]
         elif text != again:
@@ -134,7 +130,7 @@ def _stage(run: Path, staged: Path) -> None:
     if (run / REPORT).is_file():
         _copy(run / REPORT, staged / REPORT)
     for name, text in derived_files(read).items():
-        (staged / name).write_bytes(_to_bytes(text))
+        (staged / name).write_bytes(text.encode())
 
 
 def _copy(path: Path, to: Path) -> None:
@@ -151,10 +147,6 @@ def _copy(path: Path, to: Path) -> None:
 def _copy_evidence(source: Path, target: Path) -> None:
     with Evidence.open(source, read_only=True) as evidence:
         evidence.copy_to(target)
-
-
-def _to_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _files(folder: Path) -> list[str]:

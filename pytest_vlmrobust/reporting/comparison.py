@@ -6,11 +6,11 @@ import io
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
@@ -25,11 +25,7 @@ from .facts import ci_variables
 from .files import RunFiles
 from .html.samples import stored_thumbnail
 from .markdown import SHORT, code, render
-from .writing import plain_markup, print_sentence, text_console, write_json, write_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from .writing import json_text, plain_markup, print_sentence, render_table, text_console, write_text
 
 JSON_FILE = "comparison.json"
 MARKDOWN_FILE = "comparison.md"
@@ -50,7 +46,7 @@ _LEFT_OUT = 5
 def write_comparison(directory: Path, comparison: Comparison) -> None:
     """Writes comparison.json and comparison.md into ``directory``, which is created."""
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / JSON_FILE, {"comparison_version": VERSION, **to_plain(comparison)})
+    write_text(directory / JSON_FILE, json_text({"comparison_version": VERSION, **to_plain(comparison)}))
     write_text(directory / MARKDOWN_FILE, comparison_markdown(comparison))
 
 
@@ -58,7 +54,7 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
     """Returns the tables as text, worst first, followed by what they leave out."""
     buffer = io.StringIO()
     console = text_console(buffer, width=max(80, width), color=color)
-    _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.mean_baseline_drop) for change in comparison.sweeps])
+    sweeps = [(_sweep_row(change), change.mean_baseline_drop) for change in comparison.sweeps]
     shown = [(_fitting(_row(change), width), change.baseline_drop) for change in comparison.cells[:_ROWS]]
     header = _fitting(_HEADER, width)
     if width < _WIDE:
@@ -67,7 +63,10 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
         (sweep,) = comparison.sweeps
         header = (f"cell of {on_one_line(sweep.name)}", *header[1:])
         shown = [((name.removeprefix(f"{sweep.name}-"), *rest), drop) for (name, *rest), drop in shown]
-    _print_table(console, header, shown)
+    for titles, rows in ((_SWEEP_HEADER, sweeps), (header, shown)):
+        styles = [_style(drop) for _, drop in rows]
+        table = render_table(titles, [cells for cells, _ in rows], names=1, width=max(80, width), color=color, styles=styles)
+        buffer.write(f"{table}\n" if rows else "")
     if shown and width < _WIDE:
         console.print(f"widen the terminal to {_WIDE} columns to see more", style="dim")
     if comparison.unchanged:
@@ -136,21 +135,6 @@ def _changes_line(change: CellChange) -> str:
     parts = [(ids, what) for ids, what in ((change.broken, "got worse"), (change.fixed, "got better")) if ids]
     changes = [f"{len(ids)} {what} ({first_few(ids, _IDS)})" for ids, what in parts]
     return f"{change.name}: {'; '.join(changes)}"
-
-
-def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Estimate]]) -> None:
-    from rich.table import Table
-
-    if not rows:
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(header[0], overflow="fold")
-    for name in header[1:]:
-        table.add_column(name, justify="right")
-    for cells, drop in rows:
-        table.add_row(*(plain_markup(cell) for cell in cells), style=_style(drop))
-    console.print(table)
-    console.print()
 
 
 def _style(drop: Estimate) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,14 @@ from .view import RunView
 from .writing import write_text
 
 REPORT = "report.html"
+WRITERS: Mapping[str, Callable[[RunView], str]] = {
+    results.FILE_NAME: results.results_json,
+    results.CSV_FILE: results.cells_csv,
+    SUMMARY: summary,
+    MODEL_CARD: model_card,
+    junit.FILE_NAME: junit.junit_xml,
+}
+"""The files of a report that follow from its view alone, each with what returns its text."""
 
 
 def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] | None) -> list[Path]:
@@ -44,19 +52,14 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
     directory.mkdir(parents=True, exist_ok=True)
     if manifest is not None:  # as it is read, because a page is verified by rendering it from the files
         view = RunView(view.records, replace(view.facts, origins=manifest_as_read(manifest)))
-    write_text(directory / results.FILE_NAME, results.results_json(view))
-    write_text(directory / results.CSV_FILE, results.cells_csv(view))
+    for name, text in WRITERS.items():
+        write_text(directory / name, text(view))
     if manifest is not None:
         write_manifest(directory, manifest)
-    write_text(directory / SUMMARY, summary(view))
-    write_text(directory / MODEL_CARD, model_card(view))
-    write_text(directory / junit.FILE_NAME, junit.junit_xml(view))
     if view.facts.ranking is not None:
         write_ranking(directory, view.facts.ranking)
     write_text(directory / REPORT, render_html(view))
-    names = [results.FILE_NAME, results.CSV_FILE, SUMMARY, MODEL_CARD, junit.FILE_NAME, REPORT]
-    names += [MANIFEST] if manifest is not None else []
-    names += RANKING_FILES if view.facts.ranking is not None else []
+    names = [*WRITERS, *([MANIFEST] if manifest is not None else []), *(RANKING_FILES if view.facts.ranking else []), REPORT]
     return [directory / name for name in names]
 
 

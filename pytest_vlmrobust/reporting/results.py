@@ -22,6 +22,7 @@ from pytest_vlmrobust.store.spending import Spending
 
 from .subject import OpenRule
 from .view import RunView
+from .writing import json_text
 
 FILE_NAME = "results.json"
 CSV_FILE = "cells.csv"
@@ -130,7 +131,7 @@ def _rule_not_shown(rule: OpenRule) -> RuleNotShown:
 
 def results_json(view: RunView) -> str:
     """Returns the text of results.json."""
-    return json.dumps(results(view), indent=1, ensure_ascii=False) + "\n"
+    return json_text(results(view))
 
 
 def same_json(written: bytes, derived: str) -> bool:

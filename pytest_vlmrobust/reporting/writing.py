@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.core.words import on_one_line, without_halves
+from pytest_vlmrobust.store.run_directory import replace_file
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,9 +23,7 @@ _INDENT = "  "
 
 def write_text(path: Path, text: str) -> None:
     """Writes a UTF-8 file atomically: an existing file is unchanged after an OSError. Unpaired surrogates are escaped."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(_encoded(text))
-    temporary.replace(path)
+    replace_file(path, without_halves(text).encode())
 
 
 def write_out(path: Path, content: str | Path) -> None:
@@ -34,24 +33,12 @@ def write_out(path: Path, content: str | Path) -> None:
     Raises:
         OSError: it cannot be written; an existing file is unchanged.
     """  # noqa: D205 - one sentence
-    stays = path.is_symlink() or (path.exists() and not path.is_file())
-    target = path if stays else path.with_name(f".{path.name}.{os.getpid()}")
-    with (
-        content.open("rb") if isinstance(content, Path) else io.BytesIO(_encoded(content)) as source,
-        target.open("wb") as stream,
-    ):
+    encoded = content if isinstance(content, Path) else without_halves(content).encode()
+    if not path.is_symlink() and (path.is_file() or not path.exists()):
+        replace_file(path, encoded)
+        return
+    with encoded.open("rb") if isinstance(encoded, Path) else io.BytesIO(encoded) as source, path.open("wb") as stream:
         shutil.copyfileobj(source, stream)
-    if not stays:
-        target.replace(path)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes an indented JSON document as :func:`write_text` does."""
-    write_text(path, json_text(content))
 
 
 def json_text(content: Mapping[str, Any]) -> str:
@@ -130,12 +117,19 @@ def sentence_rows(console: Console, markup: str) -> int:
 
 
 def render_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool, whole: int = 0
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    names: int,
+    width: int,
+    color: bool,
+    whole: int = 0,
+    styles: Sequence[str] = (),
 ) -> str:
     """Returns rows in columns; cells are wrapped only if the terminal is too narrow.
 
     The first ``names`` columns hold names, which are left-aligned, and the others numbers. The first ``whole`` columns are never
-    wrapped, so that they can be copied.
+    wrapped, so that they can be copied. ``styles`` are those of rows.
     """
     from rich.table import Table
     from rich.text import Text
@@ -145,7 +139,7 @@ def render_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, title in enumerate(header):
         table.add_column(title, justify="left" if place < names else "right", overflow="fold", no_wrap=place < whole)
-    for row in rows:
-        table.add_row(*(Text(on_one_line(cell)) for cell in row))
+    for row, style in zip_longest(rows, styles):
+        table.add_row(*(Text(on_one_line(cell)) for cell in row), style=style)
     console.print(table)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"

@@ -152,6 +152,12 @@ class StoredCell:
         numbers = (place * self.views + view for place in self.places for view in range(self.views))
         return list(zip(numbers, self.answers, strict=True))
 
+    @property
+    def by_sample(self) -> list[tuple[int, tuple[Answer, ...]]]:
+        """Each evaluated sample, by position in the dataset, with its answers in the order of views."""
+        rows = [self.answers[start : start + self.views] for start in range(0, len(self.answers), self.views)]
+        return list(zip(range(len(rows)) if self.places is None else self.places, rows, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class StoredScores:

@@ -8,7 +8,6 @@ view is absent, and a cell that ended in an error or without a verdict is a log 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite, isnan
@@ -17,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
-from pytest_vlmrobust.core.fingerprint import canonical_json, fingerprint
+from pytest_vlmrobust.core.errors import MissingExtra
+from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line, without_halves
-from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store import Answer, Evidence
 
 from ..explanation import ViewedTest
 from ..files import RunFiles
 from ..junit import LOST
+from . import UNASKED, best_view, chosen_models, new_directory, targets_of
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.scorer import Score
 
 FORMATS = ("eval", "json")
-_SCORER, _UNASKED = "vlmrobust", "unasked"
+_SCORER = "vlmrobust"
 _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}
 
 
@@ -58,23 +58,16 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
         from inspect_ai.log import write_eval_log
     except ImportError as error:
         raise MissingExtra("exporting to Inspect", "inspect-ai", extra="inspect") from error
-    if out.exists():
-        raise UsageError(f"{str(out)!r} exists: logs of two runs would be mixed up. Name a directory that does not exist")
-    with Evidence.open(run.directory, read_only=True) as evidence:
-        cells = _cells(evidence, run, model)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-            staged = Path(folder) / out.name
-            staged.mkdir()
-            written = []
-            for cell, test in cells.items():
-                log = _log(evidence, cell, test, run)
-                name = f"{log.eval.created.replace(':', '-')}_{_file_name(str(cell))}_{log.eval.task_id}.{form}"
-                write_eval_log(log, str(staged / name))
-                scores = log.results.scores if log.results else []
-                counts = [(each.scored_samples or 0, each.unscored_samples or 0) for each in scores[:1]] or [(0, 0)]
-                written.append(Written(str(cell), out / name, log.status, *counts[0]))
-            staged.replace(out)
+    written = []
+    danger = "logs of two runs would be mixed up"
+    with Evidence.open(run.directory, read_only=True) as evidence, new_directory(out, danger) as staged:
+        for cell, test in _cells(evidence, run, model).items():
+            log = _log(evidence, cell, test, run)
+            name = f"{log.eval.created.replace(':', '-')}_{_file_name(str(cell))}_{log.eval.task_id}.{form}"
+            write_eval_log(log, str(staged / name))
+            scores = log.results.scores if log.results else []
+            counts = [(each.scored_samples or 0, each.unscored_samples or 0) for each in scores[:1]] or [(0, 0)]
+            written.append(Written(str(cell), out / name, log.status, *counts[0]))
     return written
 
 
@@ -85,19 +78,16 @@ def _cells(evidence: Evidence, run: RunFiles, model: str) -> dict[Cell, ViewedTe
         if test.record.test == "cell" and test.record.setting
     }
     cells = sorted({*evidence.cells(), *tests})
-    known = sorted({cell.model for cell in cells})
-    if not known:
-        raise UsageError(f"{str(run.directory)!r}: the run measured nothing that could be exported")
-    if model and model not in known:
-        raise UnknownName("model", model, known, where="--model")
-    return {cell: tests.get(cell) for cell in cells if not model or cell.model == model}
+    chosen = chosen_models(run.directory, sorted({cell.model for cell in cells}), model)
+    return {cell: tests.get(cell) for cell in cells if cell.model in chosen}
 
 
 def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles) -> EvalLog:
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec
 
     stored = evidence.get_cell(cell, whole=False) if cell in set(evidence.cells()) else None
-    asked = [] if stored is None else _asked(stored, evidence.samples(cell.dataset, cell.model, cell.setting))
+    questions = evidence.samples(cell.dataset, cell.model, cell.setting) if stored else ()
+    asked = [(questions[place], answers) for place, answers in stored.by_sample] if stored else []
     samples = [sample for each, answers in asked for sample in _samples(each, answers, cell)]
     views = 1 if stored is None else stored.views
     spec = EvalSpec(
@@ -115,14 +105,15 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
     )
     failed = test is not None and test.record.outcome is Outcome.ERROR
     lost = test is None and _is_lost(cell, run)
-    scored = [_best(answers) for _, answers in asked]
+    views_that_count = [(answers, best_view(answers)) for _, answers in asked]
+    scores = [answers[view].score.value for answers, view in views_that_count if view is not None]
     return EvalLog(
         status="cancelled" if lost else "error" if failed else "success",
         eval=spec,
         results=EvalResults(
             total_samples=len(asked) * views,
             completed_samples=sum(sample.error is None for sample in samples),
-            scores=[_score_of_cell([value for value in scored if isfinite(value)], len(scored), test)],
+            scores=[_score_of_cell(scores, len(asked), test)],
         ),
         error=_error(test.record.reason) if test is not None and failed else None,
         samples=samples,
@@ -168,31 +159,15 @@ def _score_of_cell(values: Sequence[float], asked: int, test: ViewedTest | None)
     )
 
 
-def _asked(stored: StoredCell, samples: Sequence[Sample]) -> list[tuple[Sample, tuple[Answer, ...]]]:
-    """Returns each evaluated sample with its answers in the order of views."""
-    places = range(len(samples)) if stored.places is None else stored.places
-    starts = range(0, len(stored.answers), stored.views)
-    rows = (stored.answers[start : start + stored.views] for start in starts)
-    return [(samples[place], row) for place, row in zip(places, rows, strict=True)]
-
-
-def _best(answers: Sequence[Answer]) -> float:
-    """Returns the score of the best evaluated view; NaN if an inference failed."""
-    values = [answer.score.value for answer in answers if answer.score.state != _UNASKED]
-    return float("nan") if not values or any(map(isnan, values)) else max(values)
-
-
 def _samples(sample: Sample, answers: Sequence[Answer], cell: Cell) -> Iterator[EvalSample]:
     """Yields a sample of Inspect for each evaluated view."""
     from inspect_ai.log import EvalSample
     from inspect_ai.model import ChatMessageUser, ModelOutput
 
-    target = [*sample.target] if isinstance(sample.target, tuple) else sample.target
-    if sample.localisation is not None:
-        target = canonical_json(dict(sample.localisation.boxes))
+    targets = [*map(without_halves, targets_of(sample))]
     question = without_halves(sample.question)
     for view, answer in enumerate(answers, 1):
-        if answer.score.state == _UNASKED:
+        if answer.score.state == UNASKED:
             continue
         prediction = answer.prediction
         failed = isnan(answer.score.value)
@@ -210,7 +185,7 @@ def _samples(sample: Sample, answers: Sequence[Answer], cell: Cell) -> Iterator[
             epoch=view,
             input=question,
             choices=[*map(without_halves, sample.options.values())] or None,
-            target=[*map(without_halves, target)] if isinstance(target, list) else without_halves(target),
+            target=targets[0] if len(targets) == 1 else targets,
             messages=[ChatMessageUser(content=question), *([] if failed else [output.message])],
             output=ModelOutput(model=on_one_line(cell.model), error=why) if failed else output,
             scores={_SCORER: _score(answer)},

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,20 +18,20 @@ from urllib.parse import quote
 
 from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
-from pytest_vlmrobust.core.fingerprint import canonical_json, fingerprint
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import without_halves
-from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store import Answer, Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+
+from . import best_view, chosen_models, new_directory, targets_of
 
 RESULTS = "results.jsonl"
 MEAN = "accuracy"
 """The corpus metric that equals nel's: the mean of scores."""
 _DIGITS = 13
 """Hexadecimal digits of a problem's number: below 2**53, it survives programs that read JSON numbers as doubles."""
-_UNASKED = "unasked"
-"""The state of a view that was skipped because an earlier view was right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +60,10 @@ def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]
             f"{str(run)!r} holds no {EVIDENCE}: expected the directory of a run, .vlmrobust/runs/RUN, or one that "
             "--vlm-report wrote"
         )
-    if out.exists():
-        raise UsageError(
-            f"{str(out)!r} exists: nel would take whatever it holds for results of this run. Name a directory that does not exist"
-        )
-    with Evidence.open(run, read_only=True) as evidence:
-        cells = _cells(evidence, run, model)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-            staged = Path(folder) / out.name
-            groups = groupby(cells, lambda cell: cell.dataset)
-            written = [benchmark for dataset, group in groups for benchmark in _write(evidence, dataset, group, run, staged)]
-            staged.replace(out)
+    danger = "nel would take whatever it holds for results of this run"
+    with Evidence.open(run, read_only=True) as evidence, new_directory(out, danger) as staged:
+        groups = groupby(_cells(evidence, run, model), lambda cell: cell.dataset)
+        written = [benchmark for dataset, group in groups for benchmark in _write(evidence, dataset, group, run, staged)]
     return tuple(sorted(written, key=lambda benchmark: benchmark.name))
 
 
@@ -88,28 +79,27 @@ def problem_number(sample: Sample) -> int:
 def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
     """Returns the cells of the selected model, sorted."""
     cells = evidence.cells()
-    known = sorted({cell.model for cell in cells})
-    if not known:
-        raise UsageError(f"{str(run)!r}: the run measured nothing that could be exported")
-    if model and model not in known:
-        raise UnknownName("model", model, known, where="--model")
-    if not model and len(known) > 1:
+    chosen = chosen_models(run, sorted({cell.model for cell in cells}), model)
+    if len(chosen) > 1:
         raise UsageError(
-            f"{str(run)!r} has {len(known)} models, {', '.join(known)}, and nel compares one with one. "
+            f"{str(run)!r} has {len(chosen)} models, {', '.join(chosen)}, and nel compares one with one. "
             "Name one of them with --model"
         )
-    return [cell for cell in cells if cell.model == (model or known[0])]
+    return [cell for cell in cells if cell.model in chosen]
 
 
 def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, out: Path) -> list[Benchmark]:
     metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says so if it is unknown
-    problems = _problems(dataset, evidence.samples(dataset))
+    unchanged = evidence.samples(dataset)
+    numbers = _problem_numbers(dataset, unchanged)
     benchmarks = []
     for cell in cells:
         stored = evidence.get_cell(cell)
-        asked = problems if stored.places is None else [problems[place] for place in stored.places]
-        lines = _lines(asked, stored)
-        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(asked) - len(lines), metric)
+        is_changed = evidence.changed_questions(dataset, cell.setting)
+        samples = evidence.samples(dataset, setting=cell.setting) if is_changed else unchanged
+        found = [_line(_problem(numbers[place], samples[place]), answers) for place, answers in stored.by_sample]
+        lines = [line for line in found if line]
+        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(found) - len(lines), metric)
         config = {
             "benchmark": benchmark.name,
             "model": cell.model,
@@ -130,8 +120,8 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
     return benchmarks
 
 
-def _problems(dataset: str, samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """Returns the common part of a sample's lines for all settings."""
+def _problem_numbers(dataset: str, samples: Sequence[Sample]) -> list[int]:
+    """Returns the number of each problem, under every setting that of the question as it is in the data."""
     numbers: dict[int, str] = {}
     for sample in samples:
         number = problem_number(sample)
@@ -141,7 +131,7 @@ def _problems(dataset: str, samples: Sequence[Sample]) -> list[dict[str, Any]]:
                 "Give one of them another id"
             )
         numbers[number] = sample.id
-    return [_problem(number, sample) for number, sample in zip(numbers, samples, strict=True)]
+    return list(numbers)
 
 
 def _problem(number: int, sample: Sample) -> dict[str, Any]:
@@ -149,30 +139,17 @@ def _problem(number: int, sample: Sample) -> dict[str, Any]:
     return {
         "problem_idx": number,
         "repeat": 0,
-        "expected_answer": _target_text(sample),
+        "expected_answer": " | ".join(targets_of(sample)),
         "metadata": {name: value for name, value in metadata.items() if value},
         "scoring_details": {"sample": sample.id},
     }
 
 
-def _target_text(sample: Sample) -> str:
-    if sample.localisation is not None:
-        return canonical_json(dict(sample.localisation.boxes))
-    return " | ".join(sample.targets)
-
-
-def _lines(problems: Sequence[Mapping[str, Any]], stored: StoredCell) -> list[dict[str, Any]]:
-    starts = range(0, len(stored.answers), stored.views)
-    rows = (stored.answers[start : start + stored.views] for start in starts)
-    return [line for problem, row in zip(problems, rows, strict=True) if (line := _line(problem, row))]
-
-
 def _line(problem: Mapping[str, Any], answers: Sequence[Answer]) -> dict[str, Any] | None:
     """Returns the line of a sample from its first best view; None if an inference failed."""
-    asked = {view: answer for view, answer in enumerate(answers) if answer.score.state != _UNASKED}
-    if any(math.isnan(answer.score.value) for answer in asked.values()):
+    if (view := best_view(answers)) is None:
         return None
-    view, best = max(asked.items(), key=lambda view_and_answer: view_and_answer[1].score.value)
+    best = answers[view]
     seen = {"view": view, "views": len(answers)} if len(answers) > 1 else {}
     return {
         **problem,

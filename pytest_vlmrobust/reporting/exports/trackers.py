@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
+from pytest_vlmrobust.core.errors import MissingExtra, UsageError
 from pytest_vlmrobust.core.words import on_one_line
 
 from ..facts import ci_variables
@@ -26,6 +26,7 @@ from ..markdown import SUMMARY
 from ..results import CSV_FILE
 from ..results import FILE_NAME as RESULTS
 from ..view import RunView
+from . import chosen_models
 
 FILES = (REPORT, JUNIT, RESULTS, CSV_FILE, SUMMARY, "manifest.json", "model_card.md")
 _STEPS = {"low": 1, "mid": 2, "high": 3}
@@ -162,11 +163,7 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
 
 def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
     known = [*run.facts.models] or sorted({record.model for record in run.records} - {""})
-    if model and model not in known:
-        raise UnknownName("model", model, known, where="--model")
-    if not known:
-        raise UsageError(f"{str(run.directory)!r}: the run has no model, so there is nothing to export")
-    return [_model_run(run, name) for name in ([model] if model else known)]
+    return [_model_run(run, name) for name in chosen_models(run.directory, known, model)]
 
 
 def _model_run(run: RunFiles, model: str) -> ModelRun:

@@ -84,6 +84,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
     with pytest.raises(OSError, match="No space left"):
         write_report(tmp_path, RunView([record("b")], NOTHING), {})
     assert (tmp_path / "results.json").read_bytes() == before
+    assert not list(tmp_path.glob(".results.json*"))
 
 
 def test_what_is_not_passed_comes_with_its_reason() -> None:

@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.reporting.exports import nel
 from pytest_vlmrobust.reporting.exports.nel import Benchmark, problem_number, write_nel
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store.questions import changes_to_json
 
 RIGHT = Score(1.0, "letter", "B")
 WRONG = Score(0.0, "letter", "A")
@@ -85,6 +86,20 @@ def test_a_line_says_everything_about_a_sample(tmp_path: Path) -> None:
         "metadata": {"category": "cats", "group": "image 1"},
         "scoring_details": {"sample": "q", "state": "scored", "rule": "letter"},
     }
+
+
+def test_a_changed_question_is_the_same_problem_with_the_target_that_was_asked_for(tmp_path: Path) -> None:
+    samples = [sample("a"), sample("b")]
+    run = put(tmp_path / "r1", samples, {"clean": [RIGHT, RIGHT]})
+    changes = changes_to_json(samples[1], replace(samples[1], target="A", options={"A": "cat", "B": "dog"}))
+    answer = Answer("k", Prediction("A", "generate"), Score(1.0, "letter", "A"))
+    with Evidence.open(run) as evidence:
+        evidence.put_cell(
+            StoredCell(Cell("m", "d", Setting.parse("option_order:1")), 1, (answer,), places=(1,), questions={1: changes})
+        )
+    write_nel(run, tmp_path / "out")
+    (line,) = lines(tmp_path / "out" / "d-option_order=1")
+    assert (line["problem_idx"], line["expected_answer"]) == (problem_number(samples[1]), "A")
 
 
 def test_a_benchmark_has_the_mean_and_a_name_without_the_model(tmp_path: Path) -> None:
