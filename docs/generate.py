@@ -23,6 +23,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from typer.core import TyperGroup
+
 from pytest_vlmrobust import cli, scoring
 from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.commands.arguments import RUN_HELP
@@ -113,29 +115,19 @@ def options(*, basic: bool) -> str:
 
 def commands() -> str:
     """Returns a section for each command of ``vlmrobust``, with its arguments."""
-    (listed,) = [action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
-    about = {action.dest: plain(action.help or "") for action in listed._choices_actions}  # noqa: SLF001
-    return "\n".join(section for name, parser in sorted(listed.choices.items()) for section in command(name, parser, about[name]))
+    return "\n".join(section for name, each in sorted(cli.command_group().commands.items()) for section in command(name, each))
 
 
-def command(name: str, parser: argparse.ArgumentParser, about: str) -> Iterator[str]:
+def command(name: str, command: Any) -> Iterator[str]:
     """Yields the section of a command, with a row for each of its own commands."""
-    yield f"## `vlmrobust {name}`\n\n{about[:1].upper()}{about[1:]}.\n"
-    rows = []
-    for action in parser._actions:  # noqa: SLF001 - argparse tells it nowhere else
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            rows += [(f"`{below.dest}`", plain(below.help or "")) for below in action._choices_actions]  # noqa: SLF001
-        elif action.dest != "help" and action.help not in {argparse.SUPPRESS, RUN_HELP}:  # the page says above what a RUN is
-            values = "|".join(action.choices) if action.choices else action.metavar or action.dest.upper()
-            spelled = ", ".join(action.option_strings)
-            named = spelled + (f" {values}" if action.nargs != 0 else "") if action.option_strings else values
-            said = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
-            rows.append((f"`{named}`", plain(said)))
+    yield f"## `vlmrobust {name}`\n\n{plain(command.help)}\n"
+    if isinstance(command, TyperGroup):
+        rows = [(below, plain(each.help or "")) for below, each in command.commands.items()]
+    else:
+        rows = [cli.row(each) for each in command.params if each.help != RUN_HELP]  # the page says above what a RUN is
     if rows:
-        yield table(("argument", "meaning"), rows)
-    if parser.epilog:
-        _, *examples = parser.epilog.split("\n  ")
-        yield "\n".join(["```text", *examples, "```\n"])
+        yield table(("argument", "meaning"), [(f"`{argument}`", plain(about)) for argument, about in rows])
+    yield "\n".join(["```text", *(line.strip() for line in command.epilog.splitlines()[2:]), "```\n"])
 
 
 def metrics() -> str:

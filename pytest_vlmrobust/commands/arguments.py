@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import errno
 import os
 import shutil
@@ -10,47 +10,44 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Annotated, NamedTuple, TextIO, TypeVar
+
+from typer import Argument, BadParameter, Option
 
 from pytest_vlmrobust.core.errors import BY_AGE, UsageError, did_you_mean, run_by_age, typed_path
 from pytest_vlmrobust.core.words import LONGEST, printable
 
-# Arguments that several commands have.
+_Command = TypeVar("_Command", bound=Callable[..., int])
 
 
-class Commands(Protocol):
-    """The part of argparse to which a subject adds its commands."""
+def in_quarantine(**limits: float | None) -> Callable[[_Command], _Command]:
+    """Has a command that reads files of others run with limits: those of :func:`pytest_vlmrobust.store.quarantine.enter`."""
 
-    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser:
-        """Adds a command."""
+    def mark(command: _Command) -> _Command:
+        vars(command)["limits"] = limits
+        return command
 
-
-def add_command(commands: Commands, name: str, about: str, *examples: str) -> argparse.ArgumentParser:
-    """Adds a command with the same description in its ``--help`` as in the list of commands, with examples.
-
-    ``about`` is a phrase without a capital and a full stop; the examples are complete command lines.
-    """
-    described = f"{about[:1].upper()}{about[1:]}."
-    epilog = "\n  ".join(["examples:" if len(examples) > 1 else "example:", *examples])
-    return commands.add_parser(name, help=about, description=described, epilog=epilog, formatter_class=_Help)
+    return mark
 
 
-class _Help(argparse.HelpFormatter):
-    """Keeps the lines of examples, so that they can be copied."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text.startswith("example") else super()._fill_text(text, width, indent)
+# Arguments that several commands have. Their readers get defaults, too, which are no text.
 
 
-def counting(noun: str) -> Callable[[str], int]:
-    """Returns a parser of a number of 1 or more."""
+def whole(what: str, expected: str, least: int = 1, most: int | None = None) -> Callable[[object], int]:
+    """Returns a reader of a whole number, such as ``a port``."""
 
-    def count(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {noun}. Expected 1 or more")
+    def read(value: object) -> int:
+        text = str(value)
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= (int(text) if most is None else most):
+            raise BadParameter(f"{text!r} is not {what}. Expected {expected}")
         return int(text)
 
-    return count
+    return read
+
+
+def counting(noun: str) -> Callable[[object], int]:
+    """Returns a reader of a number of 1 or more."""
+    return whole(f"a number of {noun}", "1 or more")
 
 
 LATEST = BY_AGE[0]
@@ -97,13 +94,29 @@ def runs_of(store: Path) -> list[Path]:
     return newest_runs([store / RUNS, Path(ELSEWHERE)])
 
 
-def named_run(run: str) -> tuple[str, Path]:
-    """Returns the prefix of the models of a run and its directory, of ``RUN`` or ``NAME=RUN``.
+class NamedRun(NamedTuple):
+    """A run, and the prefix of its models."""
 
-    An existing directory may have any name.
-    """
+    name: str
+    directory: Path
+
+
+def named_run(run: str) -> NamedRun:
+    """Reads ``RUN`` or ``NAME=RUN``; an existing directory may have any name."""
     name, equals, directory = run.partition("=")
-    return ("", run_directory(run)) if not equals or typed_path(run).is_dir() else (name, run_directory(directory))
+    plain = not equals or typed_path(run).is_dir()
+    return NamedRun("", run_directory(run)) if plain else NamedRun(name, run_directory(directory))
+
+
+Run = Annotated[Path, Argument(metavar="RUN", parser=run_directory, help=RUN_HELP)]
+Store = Annotated[Path, Option(metavar="DIR", parser=typed_path, help="the store of the runs")]
+DataFolder = Annotated[
+    Path | None, Option("--data", metavar="DIR", parser=typed_path, help="the data folder, as after --vlm-data")
+]
+ModelsFile = Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="the models file")]
+Seed = Annotated[int, Option(metavar="N", parser=whole("a seed", "a whole number, 0 or more", 0), help="the random seed")]
+AsJson = Annotated[bool, Option("--json", help="print JSON")]
+PytestOptions = Annotated[list[str], Argument(metavar="OPTION", help="after --: the options and suites of pytest")]
 
 
 # Output of commands.
@@ -148,11 +161,12 @@ def show(table: str) -> None:
         raise SystemExit(UNREAD) from None
 
 
-def complain(text: str) -> None:
-    """Prints an error of a command to standard error; on a terminal, its rows break between words."""
+def complain(text: str, *, usage: str = "") -> None:
+    """Prints an error of a command to standard error, below its usage; on a terminal, its rows break between words."""
     if sys.stderr is None:  # closed: the exit code alone says it
         return
-    print(_rows(f"vlmrobust: {shortened(text)}", sys.stderr), file=sys.stderr)  # noqa: T201 - see ``show``
+    with contextlib.suppress(OSError):  # nobody reads it
+        print(*filter(None, [usage]), _rows(f"vlmrobust: {shortened(text)}", sys.stderr), sep="\n", file=sys.stderr)  # noqa: T201 - see ``show``
 
 
 def _rows(text: str, stream: TextIO | None) -> str:

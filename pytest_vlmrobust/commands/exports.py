@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Argument, Option
 
 from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError, typed_path
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import RUN_HELP, Commands, add_command, run_directory, say, shortened, tell
+from .arguments import Run, in_quarantine, say, shortened, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.exports.trackers import ModelRun
@@ -20,85 +21,45 @@ if TYPE_CHECKING:
 _PROJECT = "vlmrobust"
 
 
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
-    _add_exports(commands)
-    _add_bundles(commands)
+Model = Annotated[str, Option(metavar="NAME", help="a model of the run", show_default="all; of nel, its only one")]
 
 
-def _add_exports(commands: Commands) -> None:
-    export = add_command(commands, "export", "write a run in the file format of another program", "vlmrobust export sarif latest")
-    formats = export.add_subparsers(required=True, metavar="FORMAT")
+@in_quarantine()
+def mlflow(
+    run: Run,
+    *,
+    model: Model = "",
+    uri: Annotated[str, Option(help="the store, such as sqlite:///mlflow.db", show_default="what MLflow takes by itself")] = "",
+    experiment: Annotated[str, Option(metavar="NAME", help="the experiment")] = _PROJECT,
+) -> int:
+    """A run of MLflow for each model: parameters, metrics, tags and the report.
 
-    mlflow = add_command(
-        formats,
-        "mlflow",
-        "a run of MLflow for each model: parameters, metrics, tags and the report",
-        "vlmrobust export mlflow latest --uri sqlite:///mlflow.db",
-    )
-    _add_run(mlflow, _mlflow)
-    mlflow.add_argument("--uri", default="", help="the store, such as sqlite:///mlflow.db (default: what MLflow takes by itself)")
-    mlflow.add_argument("--experiment", default=_PROJECT, metavar="NAME", help="the experiment (default: %(default)s)")
-
-    wandb = add_command(
-        formats,
-        "wandb",
-        "a run of Weights & Biases for each model, offline: wandb sync sends it",
-        "vlmrobust export wandb latest --out tracked",
-    )
-    _add_run(wandb, _wandb)
-    wandb.add_argument("--out", type=typed_path, default=Path(), metavar="DIR", help="where wandb/ is created (default: here)")
-    wandb.add_argument("--project", default=_PROJECT, metavar="NAME", help="the project (default: %(default)s)")
-
-    inspect = add_command(
-        formats,
-        "inspect",
-        "evaluation logs of Inspect AI, one for each cell, for inspect view",
-        "vlmrobust export inspect latest --out logs",
-    )
-    _add_run(inspect, _inspect)
-    inspect.add_argument("--out", required=True, type=typed_path, metavar="DIR", help="the directory to create")
-    inspect.add_argument("--format", default="eval", choices=("eval", "json"), help="of the files (default: %(default)s)")
-
-    nel = add_command(
-        formats, "nel", "results of NVIDIA NeMo Evaluator, for nel compare and nel gate", "vlmrobust export nel latest --out nel"
-    )
-    _add_run(nel, _nel)
-    nel.add_argument("--out", required=True, type=typed_path, metavar="DIR", help="the directory to create")
-
-    sarif = add_command(
-        formats,
-        "sarif",
-        "SARIF 2.1.0: what is broken or undecided, for code scanning",
-        "vlmrobust export sarif latest --out gate.sarif",
-    )
-    _add_run(sarif, _sarif, of_a_model=False)
-    sarif.add_argument(
-        "--out", type=typed_path, metavar="FILE", help="what to write (default: results.sarif in the run's directory)"
-    )
-
-
-def _add_run(parser: argparse.ArgumentParser, run: object, *, of_a_model: bool = True) -> None:
-    parser.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
-    if of_a_model:
-        parser.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: all; of nel, its only one)")
-    parser.set_defaults(run=run, limits={})
-
-
-def _mlflow(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust export mlflow latest --uri sqlite:///mlflow.db
+    """
     from pytest_vlmrobust.reporting.exports.trackers import write_mlflow
     from pytest_vlmrobust.reporting.files import read_run
 
-    run = read_run(options.run_directory)
-    return _tell(write_mlflow(run, uri=options.uri, experiment=options.experiment, model=options.model))
+    return _tell(write_mlflow(read_run(run), uri=uri, experiment=experiment, model=model))
 
 
-def _wandb(options: argparse.Namespace) -> int:
+@in_quarantine()
+def wandb(
+    run: Run,
+    *,
+    model: Model = "",
+    out: Annotated[Path, Option(metavar="DIR", parser=typed_path, help="where wandb/ is created", show_default="here")] = Path(),
+    project: Annotated[str, Option(metavar="NAME", help="the project")] = _PROJECT,
+) -> int:
+    """A run of Weights & Biases for each model, offline: wandb sync sends it.
+
+    Examples:
+        vlmrobust export wandb latest --out tracked
+    """
     from pytest_vlmrobust.reporting.exports.trackers import write_wandb
     from pytest_vlmrobust.reporting.files import read_run
 
-    run = read_run(options.run_directory)
-    tracked = write_wandb(run, options.out, project=options.project, model=options.model)
+    tracked = write_wandb(read_run(run), out, project=project, model=model)
     _tell(tracked)
     say("\n".join(f"send it: wandb sync {where}" for _, where in tracked))
     return 0
@@ -111,24 +72,44 @@ def _tell(tracked: Iterable[tuple[ModelRun, str]]) -> int:
     return 0
 
 
-def _inspect(options: argparse.Namespace) -> int:
+NewFolder = Annotated[Path, Option("--out", metavar="DIR", parser=typed_path, help="the directory to create")]
+
+
+@in_quarantine()
+def inspect(
+    run: Run,
+    *,
+    out: NewFolder,
+    model: Model = "",
+    form: Annotated[Literal["eval", "json"], Option("--format", help="of the files")] = "eval",
+) -> int:
+    """Evaluation logs of Inspect AI, one for each cell, for inspect view.
+
+    Examples:
+        vlmrobust export inspect latest --out logs
+    """
     from pytest_vlmrobust.reporting.exports.inspect_logs import write_inspect
     from pytest_vlmrobust.reporting.files import read_run
 
-    run = read_run(options.run_directory)
-    written = write_inspect(run, options.out, form=options.format, model=options.model)
-    say(f"{options.out}: {quantity(len(written), 'log')}, {sum(each.scored for each in written)} scored samples")
+    written = write_inspect(read_run(run), out, form=form, model=model)
+    say(f"{out}: {quantity(len(written), 'log')}, {sum(each.scored for each in written)} scored samples")
     for each in written:
         if each.status != "success" or each.unscored:
             tell(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
     return 0
 
 
-def _nel(options: argparse.Namespace) -> int:
+@in_quarantine()
+def nel(run: Run, *, out: NewFolder, model: Model = "") -> int:
+    """Results of NVIDIA NeMo Evaluator, for nel compare and nel gate.
+
+    Examples:
+        vlmrobust export nel latest --out nel
+    """
     from pytest_vlmrobust.reporting.exports.nel import MEAN, write_nel
 
-    written = write_nel(options.run_directory, options.out, model=options.model)
-    say(f"{options.out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
+    written = write_nel(run, out, model=model)
+    say(f"{out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
     for benchmark in written:
         if benchmark.unscored:
             asked = benchmark.results + benchmark.unscored
@@ -142,17 +123,31 @@ def _nel(options: argparse.Namespace) -> int:
     return 0
 
 
-def _sarif(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.reporting.exports.sarif import FILE_NAME, sarif
+@in_quarantine()
+def sarif(
+    run: Run,
+    *,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FILE", parser=typed_path, help="what to write", show_default="results.sarif in the run's directory"),
+    ] = None,
+) -> int:
+    """SARIF 2.1.0: what is broken or undecided, for code scanning.
+
+    Examples:
+        vlmrobust export sarif latest --out gate.sarif
+    """
+    from pytest_vlmrobust.reporting.exports.sarif import FILE_NAME
+    from pytest_vlmrobust.reporting.exports.sarif import sarif as sarif_log
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.writing import json_text, write_out, write_text
 
-    run = read_run(options.run_directory)
-    out = options.out or options.run_directory / FILE_NAME
-    log = sarif(run)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    (write_out if options.out else write_text)(out, json_text(log))
-    say(f"{run.word}: {quantity(len(log['runs'][0]['results']), 'result')}, {out}")
+    files = read_run(run)
+    log = sarif_log(files)
+    place = out or run / FILE_NAME
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (write_out if out else write_text)(place, json_text(log))
+    say(f"{files.word}: {quantity(len(log['runs'][0]['results']), 'result')}, {place}")
     return 0
 
 
@@ -167,52 +162,51 @@ _UNTOLD = (
 )
 
 
-def _add_bundles(commands: Commands) -> None:
-    bundle = add_command(
-        commands,
-        "bundle",
-        "pack the evidence of a run into one ZIP file",
-        "vlmrobust bundle latest --out evidence.zip",
-    )
-    bundle.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
-    bundle.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: RUN.zip here)")
-    bundle.set_defaults(run=_bundle, limits={})
+@in_quarantine()
+def bundle(
+    run: Run,
+    *,
+    out: Annotated[
+        Path | None, Option(metavar="FILE", parser=typed_path, help="what to write", show_default="RUN.zip here")
+    ] = None,
+) -> int:
+    """Pack the evidence of a run into one ZIP file.
 
-    verify = add_command(
-        commands,
-        "verify",
-        "recompute every verdict of a bundle, offline, and report what differs",
-        "vlmrobust verify evidence.zip",
-    )
-    verify.add_argument("bundle", metavar="BUNDLE", type=typed_path, help="a ZIP file that vlmrobust bundle wrote")
-    verify.set_defaults(run=_verify, limits={})
-
-
-def _bundle(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust bundle latest --out evidence.zip
+    """
     from pytest_vlmrobust.reporting.bundle import write_bundle
 
-    out = options.out or Path(f"{options.run_directory.resolve().name}.zip")
-    names = write_bundle(options.run_directory, out)
-    say(f"{out}: {quantity(len(names), 'file')}, {quantity(out.stat().st_size, 'byte')}")
+    place = out or Path(f"{run.resolve().name}.zip")
+    names = write_bundle(run, place)
+    say(f"{place}: {quantity(len(names), 'file')}, {quantity(place.stat().st_size, 'byte')}")
     return 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+@in_quarantine()
+def verify(
+    bundle: Annotated[Path, Argument(parser=typed_path, help="a ZIP file that vlmrobust bundle wrote")],
+) -> int:
+    """Recompute every verdict of a bundle, offline, and report what differs.
+
+    Examples:
+        vlmrobust verify evidence.zip
+    """
     import tempfile
 
     from pytest_vlmrobust.reporting.bundle import unpack
 
     with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
         unpacked = Path(folder)
-        differences = unpack(options.bundle, unpacked)
+        differences = unpack(bundle, unpacked)
         try:
             differences += _compare_bundle(unpacked)
         except VlmRobustError as error:
-            reason = _with_bundle(str(error), folder, options.bundle)
+            reason = _with_bundle(str(error), folder, bundle)
             if not differences:
                 raise StoreError(reason) from error
             differences.append(f"nothing could be recomputed: {reason}")
-        return _print_differences([_with_bundle(difference, folder, options.bundle) for difference in differences])
+        return _print_differences([_with_bundle(difference, folder, bundle) for difference in differences])
 
 
 def _compare_bundle(unpacked: Path) -> list[str]:

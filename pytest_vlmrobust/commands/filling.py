@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import shutil
 import signal
@@ -13,13 +12,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
 
 from pytest_vlmrobust.core.decision import ENDINGS
 from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, add_command, counting, say
+from .arguments import PytestOptions, counting, in_quarantine, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.store.copying import StoreCopy
@@ -34,51 +35,41 @@ _UNTIL_FORWARDED = 5.0
 once. Kubernetes signals only the first process."""
 
 
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
-    _add_fill(commands)
-    _add_merge(commands)
+def fill(
+    options: PytestOptions,
+    *,
+    copy_to: Annotated[
+        Path,
+        Option(
+            metavar="DIR",
+            parser=typed_path,
+            help="where to copy it; goes on from an earlier copy there, and keeps answers of other gates",
+        ),
+    ],
+    every: Annotated[int, Option(metavar="SECONDS", parser=counting("seconds"), help="how often to copy")] = _EVERY,
+) -> int:
+    """Run pytest with --vlm-fill and a store on a local disk, and copy the store every few minutes.
 
-
-def _add_fill(commands: Commands) -> None:
-    fill = add_command(
-        commands,
-        "fill",
-        "run pytest with --vlm-fill and a store on a local disk, and copy the store every few minutes",
-        "vlmrobust fill --copy-to /shared/gate/parts/1 -- --vlm=./my-checkpoint suites/",
-    )
-    fill.add_argument(
-        "--copy-to",
-        type=typed_path,
-        required=True,
-        metavar="DIR",
-        help="where to copy it; goes on from an earlier copy there, and keeps answers of other gates",
-    )
-    fill.add_argument(
-        "--every", type=counting("seconds"), default=_EVERY, metavar="SECONDS", help=f"how often to copy (default: {_EVERY})"
-    )
-    fill.add_argument("options", nargs="+", metavar="OPTION", help="after --: the options and suites of pytest")
-    fill.set_defaults(run=_fill)
-
-
-def _fill(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust fill --copy-to /shared/gate/parts/1 -- --vlm=./my-checkpoint suites/
+    """
     from pytest_vlmrobust.store.copying import StoreCopy
     from pytest_vlmrobust.store.database import FILE_NAME
 
-    for given in options.options:
+    for given in options:
         if (name := given.partition("=")[0]) in ("--vlm-store", "--vlm-fill"):
             raise UsageError(f"{given}: vlmrobust fill sets {name} itself. Leave it out")
     with _noting_signals() as noted:
         work = Path(tempfile.mkdtemp(prefix="vlmrobust-"))  # a local disk: SQLite's locks do not hold on network file systems
-        copy = StoreCopy(work / "store", options.copy_to)
+        copy = StoreCopy(work / "store", copy_to)
         try:
             if kept := copy.restore():
                 _say(f"{copy.directory}: goes on from {quantity(kept, 'answer')}")
         except BaseException:
             shutil.rmtree(work)
             raise
-        command = [sys.executable, "-m", "pytest", *options.options, "--vlm-fill", f"--vlm-store={copy.store}"]
-        status = _run(command, copy, kept, options.every, noted)
+        command = [sys.executable, "-m", "pytest", *options, "--vlm-fill", f"--vlm-store={copy.store}"]
+        status = _run(command, copy, kept, every, noted)
         try:
             kept = _last_copy(copy)
         except (StoreError, OSError) as error:
@@ -159,35 +150,33 @@ SERVERS = "servers"
 """The folder of a store that remembers served models."""
 
 
-def _add_merge(commands: Commands) -> None:
-    merge = add_command(
-        commands,
-        "merge",
-        "join the answers of several stores, such as those of --vlm-shard, in a new one",
-        "vlmrobust merge part-1 part-2 --out whole",
-    )
-    merge.add_argument("stores", metavar="STORE", nargs="+", type=typed_path, help="a store: the directory after --vlm-store")
-    merge.add_argument("--out", metavar="STORE", type=typed_path, required=True, help="the directory of the new store")
-    merge.set_defaults(run=_merge, limits={"largest_file": None})  # stores of any size become one
+@in_quarantine(largest_file=None)  # stores of any size become one
+def merge(
+    stores: Annotated[list[Path], Argument(metavar="STORE", parser=typed_path, help="a store: the directory after --vlm-store")],
+    *,
+    out: Annotated[Path, Option(metavar="STORE", parser=typed_path, help="the directory of the new store")],
+) -> int:
+    """Join the answers of several stores, such as those of --vlm-shard, in a new one.
 
-
-def _merge(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust merge part-1 part-2 --out whole
+    """
     from pytest_vlmrobust.backends.served import merge_memories
     from pytest_vlmrobust.store.database import network_file_system
     from pytest_vlmrobust.store.merging import merge_stores
 
-    if kind := network_file_system(options.out):
+    if kind := network_file_system(out):
         raise UsageError(
-            f"--out {str(options.out)!r} is on a network file system ({kind}), where the log of SQLite does not hold. "
+            f"--out {str(out)!r} is on a network file system ({kind}), where the log of SQLite does not hold. "
             "Name a directory on a local disk, and copy it afterwards"
         )
-    servers = [store / SERVERS for store in options.stores]
+    servers = [store / SERVERS for store in stores]
     with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
         merge_memories(servers, Path(folder))  # raises if they contradict each other, before anything is written
-    merge = merge_stores(options.stores, options.out)
-    merge_memories(servers, options.out / SERVERS)
-    for store, new in merge.by_source:
+    merged = merge_stores(stores, out)
+    merge_memories(servers, out / SERVERS)
+    for store, new in merged.by_source:
         say(f"{store}: {quantity(new, 'new answer')}")
-    say(f"{options.out}: {quantity(merge.answers, 'answer')}. Judge them with the options of the parts, in the place of")
-    say(f"--vlm-fill and --vlm-shard: --vlm-store {options.out} --vlm-offline")
+    say(f"{out}: {quantity(merged.answers, 'answer')}. Judge them with the options of the parts, in the place of")
+    say(f"--vlm-fill and --vlm-shard: --vlm-store {out} --vlm-offline")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import shutil
 import sys
@@ -10,7 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Argument, Option
 
 from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.errors import UsageError, typed_path
@@ -18,7 +19,7 @@ from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, derive_seed
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.core.words import on_one_line, printable, quantity
 
-from .arguments import Commands, add_command, complain, say, tell
+from .arguments import DataFolder, Seed, complain, counting, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
@@ -27,46 +28,36 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """The numbers of three settings of glibc, from its malloc.h."""
 
 
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
-    _add_names(commands)
-    _add_show(commands)
-    _add_data(commands)
-
-
 # `vlmrobust list` and `vlmrobust explain`.
 
 
-def _add_names(commands: Commands) -> None:
-    listing = add_command(
-        commands, "list", "list models, datasets, settings or metrics by name", "vlmrobust list models", "vlmrobust list settings"
-    )
-    listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
-    listing.set_defaults(run=_list)
-
-    explain = add_command(
-        commands,
-        "explain",
-        "explain a metric: formula, source, bounds, interval, and when not to use it",
-        "vlmrobust explain",
-        "vlmrobust explain worst_case_drop",
-    )
-    explain.add_argument("metric", nargs="?", metavar="METRIC", help="a metric (default: list all of them)")
-    explain.set_defaults(run=_explain)
+Kind = Literal["datasets", "metrics", "models", "settings"]
 
 
-def _list(options: argparse.Namespace) -> int:
-    for name in _LISTS[options.kind]():
+def list_(kind: Annotated[Kind, Argument(help="what to list")]) -> int:
+    """List models, datasets, settings or metrics by name.
+
+    Examples:
+        vlmrobust list models
+        vlmrobust list settings
+    """
+    for name in _LISTS[kind]():
         say(name)
     return 0
 
 
-def _explain(options: argparse.Namespace) -> int:
+def explain(metric: Annotated[str, Argument(help="a metric", show_default="list all of them")] = "") -> int:
+    """Explain a metric: formula, source, bounds, interval, and when not to use it.
+
+    Examples:
+        vlmrobust explain
+        vlmrobust explain worst_case_drop
+    """
     from pytest_vlmrobust.evaluation.judge.measurements import quantities, quantity
     from pytest_vlmrobust.metrics.estimation import describe
 
-    if options.metric:
-        say(describe(quantity(options.metric).facts).text(min(100, shutil.get_terminal_size().columns)))
+    if metric:
+        say(describe(quantity(metric).facts).text(min(100, shutil.get_terminal_size().columns)))
         return 0
     known = quantities()
     for name in sorted(known):
@@ -109,7 +100,7 @@ def _metrics() -> list[str]:
     return sorted(quantities())
 
 
-_LISTS: dict[str, Callable[[], list[str]]] = {
+_LISTS: dict[Kind, Callable[[], list[str]]] = {
     "models": _models,
     "datasets": _datasets,
     "settings": _settings,
@@ -120,59 +111,50 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
 # `vlmrobust show`.
 
 
-def _add_show(commands: Commands) -> None:
-    show = add_command(
-        commands,
-        "show",
-        "draw one image under many settings: a contact sheet in HTML; print a question under settings that change it",
-        "vlmrobust show photo.jpg --set robustbench --out photo.html",
-        "vlmrobust show photo.jpg --setting fog:mid+flip_h --out fog.html",
-        "vlmrobust show questions.jsonl --setting option_order:1",
-    )
-    show.add_argument(
-        "image",
-        metavar="IMAGE|DATA",
-        type=typed_path,
-        help="an image, such as a PNG, JPEG or WebP file; or data, as after --vlm-dataset",
-    )
-    show.add_argument("--out", type=typed_path, metavar="FILE", help="what to write for an image: FILE.html")
-    show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
-    show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
-    show.add_argument(
-        "--seed", type=int, default=AUGMENTATION_SEED, metavar="N", help="seed of random settings (default: %(default)s)"
-    )
-    show.add_argument("--tile", type=int, default=200, metavar="PIXELS", help="width of a tile (default: %(default)s)")
-    show.set_defaults(run=_show)
+def show(
+    image: Annotated[
+        Path,
+        Argument(
+            metavar="IMAGE|DATA",
+            parser=typed_path,
+            help="an image, such as a PNG, JPEG or WebP file; or data, as after --vlm-dataset",
+        ),
+    ],
+    *,
+    out: Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="what to write for an image: FILE.html")] = None,
+    sets: Annotated[list[str] | None, Option("--set", metavar="NAME", help="a set of settings, or all; repeatable")] = None,
+    settings: Annotated[
+        list[str] | None, Option("--setting", metavar="SETTING", help="a setting, such as fog:mid+flip_h; repeatable")
+    ] = None,
+    seed: Seed = AUGMENTATION_SEED,
+    tile: Annotated[int, Option(metavar="PIXELS", parser=counting("pixels"), help="width of a tile")] = 200,
+) -> int:
+    """Draw one image under many settings: a contact sheet in HTML; print a question under settings that change it.
 
-
-def _show(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.perturbations.gallery import show
+    Examples:
+        vlmrobust show photo.jpg --set robustbench --out photo.html
+        vlmrobust show photo.jpg --setting fog:mid+flip_h --out fog.html
+        vlmrobust show questions.jsonl --setting option_order:1
+    """
+    from pytest_vlmrobust.perturbations.gallery import show as draw
     from pytest_vlmrobust.perturbations.questions import split
 
-    parsed = [Setting.parse(setting) for setting in options.setting]
+    parsed = [Setting.parse(setting) for setting in settings or ()]
     changing = [setting for setting in parsed if split(setting)[0]]
-    if changing and len(changing) == len(parsed) and not options.set and not options.out:
-        return _show_questions(str(options.image), changing, options.seed)
+    if changing and len(changing) == len(parsed) and not sets and not out:
+        return _show_questions(str(image), changing, seed)
     if changing:
         raise UsageError(
             f"setting '{changing[0]}' changes the question, which no contact sheet shows. "
             f"Print it with data in place of an image and without --out: vlmrobust show questions.jsonl --setting {changing[0]}"
         )
-    if not options.out:
-        raise UsageError(f"--out is missing: what to write of {options.image}. Expected a name that ends in .html")
+    if not out:
+        raise UsageError(f"--out is missing: what to write of {image}. Expected a name that ends in .html")
     begun = time.perf_counter()
     _keep_freed_memory()
-    with _progress_bar(f"drawing {options.image.name}") as progress:
-        made = show(
-            options.image,
-            options.out,
-            sets=options.set,
-            settings=options.setting,
-            seed=options.seed,
-            tile=options.tile,
-            progress=progress,
-        )
-    say(f"{options.out}: {quantity(made.count, 'setting')} in {time.perf_counter() - begun:.1f} s")
+    with _progress_bar(f"drawing {image.name}") as progress:
+        made = draw(image, out, sets=sets or (), settings=settings or (), seed=seed, tile=tile, progress=progress)
+    say(f"{out}: {quantity(made.count, 'setting')} in {time.perf_counter() - begun:.1f} s")
     return 0
 
 
@@ -236,38 +218,37 @@ NAMED = 20
 """Maximum number of unreadable images to name."""
 
 
-def _add_data(commands: Commands) -> None:
-    data = add_command(
-        commands,
-        "data",
-        "describe a dataset and how it would be scored, and draw its first questions",
-        "vlmrobust data my_questions.jsonl --out questions.html",
-        "vlmrobust data MMBench_DEV_EN --data /data/LMUData",
-    )
-    data.add_argument("file", metavar="FILE", help="as after --vlm-dataset: a path, an embedded name, a benchmark, hf:ID")
-    data.add_argument("--data", type=typed_path, metavar="DIR", help="the data folder, as after --vlm-data")
-    data.add_argument("--out", type=typed_path, metavar="PAGE", help="draw the first twenty questions on one page: PAGE.html")
-    data.set_defaults(run=_data)
+def data(
+    file: Annotated[str, Argument(help="as after --vlm-dataset: a path, an embedded name, a benchmark, hf:ID")],
+    *,
+    folder: DataFolder = None,
+    out: Annotated[
+        Path | None, Option(metavar="PAGE", parser=typed_path, help="draw the first twenty questions on one page: PAGE.html")
+    ] = None,
+) -> int:
+    """Describe a dataset and how it would be scored, and draw its first questions.
 
-
-def _data(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust data my_questions.jsonl --out questions.html
+        vlmrobust data MMBench_DEV_EN --data /data/LMUData
+    """
     from pytest_vlmrobust.datasets import resolve
     from pytest_vlmrobust.evaluation.run.profile import profile
 
-    if options.out and options.out.suffix.lower() not in {".html", ".htm"}:
-        raise UsageError(f"--out {options.out} is no page. Expected a name that ends with .html")
-    found = profile(resolve(options.file, data_dir=options.data))
+    if out and out.suffix.lower() not in {".html", ".htm"}:
+        raise UsageError(f"--out {out} is no page. Expected a name that ends with .html")
+    found = profile(resolve(file, data_dir=folder))
     widest = max(len(name) for name, _ in found.facts)
     for name, fact in found.facts:
         tell(f"{name:<{widest}}  {on_one_line(fact)}")
     for note in found.notes:
         tell(f"note: {on_one_line(note, None)}")
-    if options.out:
+    if out:
         from pytest_vlmrobust.reporting.html.page import render_questions
         from pytest_vlmrobust.reporting.writing import write_out
 
-        write_out(options.out, render_questions(found))
-        say(f"{options.out}: {quantity(len(found.questions), 'question')} drawn")
+        write_out(out, render_questions(found))
+        say(f"{out}: {quantity(len(found.questions), 'question')} drawn")
     if found.refusal:
         complain(f"a run with these data is refused: {found.refusal}")
     if found.unread:

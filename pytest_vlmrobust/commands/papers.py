@@ -2,69 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
 
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.words import first_few, quantity
 
-from .arguments import Commands, add_command, in_color, named_run, say, show, width
+from .arguments import AsJson, NamedRun, in_color, in_quarantine, named_run, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.after.published import PublishedTable, Reproduced, ReproducedTable, Reproduction
 
 
-def add(commands: Commands) -> None:
-    """Adds it to the parser."""
-    reproduce = add_command(
-        commands,
-        "reproduce",
-        "print the published tables of a paper, how to run them, and ours beside them",
-        "vlmrobust reproduce vlm-robustbench",
-        "vlmrobust reproduce vlm-robustbench 2 --run latest",
-    )
-    reproduce.add_argument("paper", metavar="PAPER", nargs="?", default="", help="a paper (default: list papers and tables)")
-    reproduce.add_argument("table", metavar="TABLE", nargs="?", default="", help="the number of one of its tables (default: all)")
-    reproduce.add_argument(
-        "--run",
-        action="append",
-        default=[],
-        dest="runs",
-        metavar="RUN",
-        type=named_run,
-        help="a run to compare with (repeatable; runs of one model are averaged): a directory that holds predictions.sqlite; "
-        "NAME=RUN puts NAME before its models",
-    )
-    reproduce.add_argument(
-        "--as",
-        action="append",
-        default=[],
-        dest="called",
-        metavar="OURS=THEIRS",
-        help="the paper's name of a model or dataset of the runs (repeatable)",
-    )
-    reproduce.add_argument("--json", action="store_true", help="print JSON")
-    reproduce.set_defaults(run=_reproduce, limits={})
+@in_quarantine()
+def reproduce(
+    paper: Annotated[str, Argument(help="a paper", show_default="list papers and tables")] = "",
+    table: Annotated[str, Argument(help="the number of one of its tables", show_default="all")] = "",
+    *,
+    runs: Annotated[
+        list[NamedRun] | None,
+        Option(
+            "--run",
+            metavar="RUN",
+            parser=named_run,
+            help="a run to compare with (repeatable; runs of one model are averaged): a directory that holds predictions.sqlite; "
+            "NAME=RUN puts NAME before its models",
+        ),
+    ] = None,
+    called: Annotated[
+        list[str] | None,
+        Option("--as", metavar="OURS=THEIRS", help="the paper's name of a model or dataset of the runs (repeatable)"),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Print the published tables of a paper, how to run them, and ours beside them.
 
+    Examples:
+        vlmrobust reproduce vlm-robustbench
+        vlmrobust reproduce vlm-robustbench 2 --run latest
+    """
+    from pytest_vlmrobust.evaluation.after import reproduction
 
-def _reproduce(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.after.reproduction import parse_names, reproduce
-
-    if not options.paper:
-        if options.runs:
+    if not paper:
+        if runs:
             raise UsageError("vlmrobust reproduce: a run is compared with a paper: name one before --run")
-        _list(as_json=options.json)
+        _list(as_json=as_json)
         return 0
-    if options.called and not options.runs:
+    if called and not runs:
         raise UsageError("vlmrobust reproduce: --as says what models and datasets of a run are called: name the run with --run")
-    found = reproduce(options.paper, options.table, runs=options.runs, called=parse_names(options.called))
-    if options.json:
+    found = reproduction.reproduce(paper, table, runs=runs or (), called=reproduction.parse_names(called or ()))
+    if as_json:
         say(json.dumps({"reproduction_version": 1, **to_plain(found)}, indent=1))
     else:
         show(_rendered(found, width=width(), color=in_color()).rstrip("\n"))

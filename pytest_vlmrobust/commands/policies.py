@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from typer import Argument, BadParameter, Option
 
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import Commands, add_command, counting, in_color, run_directory, say, show, tell, width
+from .arguments import counting, in_color, in_quarantine, run_directory, say, show, tell, whole, width
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.table import Table
 
     from pytest_vlmrobust.policies import Coverage, Policy, Rule, Scope
-
-
-_FEWEST = 2
-"""Least number of options of a choice."""
 
 
 class _Noise(NamedTuple):
@@ -34,98 +31,9 @@ class _Noise(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def add(commands: Commands) -> None:
-    """Adds it to the parser."""
-    check = add_command(
-        commands,
-        "check",
-        "check policy files as a run reads them, and list their rules",
-        "vlmrobust check default ours.yaml",
-        "vlmrobust check ours.yaml --samples 500",
-    )
-    check.add_argument("files", nargs="+", help="policy files, or names of shipped policies")
-    check.add_argument(
-        "--samples",
-        type=counting("samples"),
-        metavar="N",
-        help="name the rules that N questions rarely decide",
-    )
-    check.add_argument(
-        "--images",
-        type=counting("images"),
-        metavar="M",
-        help="with --samples: how many images these questions are about (default: each about its own)",
-    )
-    check.add_argument(
-        "--options",
-        type=_options,
-        metavar="K",
-        help="refuse bounds that nothing can break if questions have K options: 2 for yes/no, or open",
-    )
-    check.add_argument(
-        "--accuracy", type=_accuracy, metavar="A", help="name the bounds that a model of this clean accuracy cannot break: 0.8"
-    )
-    check.add_argument(
-        "--noise",
-        type=run_directory,
-        metavar="RUN",
-        help="name the rules that are tighter than the noise of a run made with --vlm-aa",
-    )
-    check.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
-    check.set_defaults(run=_check, limits={})
-
-
-def _check(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.after.policy_lint import lacks_basics, lint
-    from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, thresholds_file
-    from pytest_vlmrobust.evaluation.power.sample_size import rules_without_sample_size
-    from pytest_vlmrobust.evaluation.run.clock import utc_today
-    from pytest_vlmrobust.metrics.record import AMBIGUOUS
-    from pytest_vlmrobust.policies import Purpose, load_policy
-
-    if options.images and options.images > (options.samples or 0):
-        raise UsageError("--images M: these are the images of --samples N questions, so at most N")
-    files = [thresholds_file(name, Path, given_as="FILE") for name in options.files]
-    policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
-    noise = _noise(options.noise, policy) if options.noise else _Noise()
-    aim = "" if policy.purpose is Purpose.RELEASE else f", for a {policy.purpose}: its GO supports no release"
-    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}{aim}")
-    say(f"sha256 {policy.sha256}")
-    show(f"\n{render_policy(policy, width=width(), color=in_color())}")
-    if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
-        tell(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
-    for line in noise.lines:
-        say(line)
-    findings = lint(
-        policy,
-        today=utc_today(),
-        samples=options.samples,
-        images=options.images,
-        options=options.options,
-        clean=options.accuracy,
-    )
-    for note in (finding for finding in findings if finding.noted):
-        tell(f"note: {note}")
-    if options.samples and (unknown := rules_without_sample_size(policy)):
-        rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
-        power = shlex.join(["vlmrobust", "power", *options.files, "--samples", str(options.samples)])
-        tell(f"note: not checked at this size: {rules}. `{power}` simulates them")
-    printed = [finding for finding in findings if not (finding.refused or finding.noted)]
-    warnings = [*map(str, [*printed, *lacks_basics(policy)]), *noise.warnings]
-    for finding in warnings:
-        tell(f"warning: {finding}")
-    if refused := [finding for finding in findings if finding.refused]:
-        raise PolicyError("\n".join(f"refused: {finding}" for finding in refused))
-    return int(options.strict and bool(warnings))
-
-
-def _options(text: str) -> float:
+def _number_of_options(text: str) -> float:
     """Reads a number of options: ``4``, or ``open`` for questions without options."""
-    if text == "open":
-        return math.inf
-    if not text.isascii() or not text.isdigit() or int(text) < _FEWEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of options. Expected 2 or more, or open")
-    return float(text)
+    return math.inf if text == "open" else whole("a number of options", "2 or more, or open", least=2)(text)
 
 
 def _accuracy(text: str) -> float:
@@ -135,8 +43,95 @@ def _accuracy(text: str) -> float:
     except ValueError:
         accuracy = math.nan
     if not 0.0 < accuracy <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected an accuracy above 0 and at most 1, such as 0.8 or 80%")
+        raise BadParameter(f"{text!r}: expected an accuracy above 0 and at most 1, such as 0.8 or 80%")
     return accuracy
+
+
+@in_quarantine()
+def check(
+    files: Annotated[list[str], Argument(metavar="POLICY", help="policy files, or names of shipped policies")],
+    *,
+    samples: Annotated[
+        int | None, Option(metavar="N", parser=counting("samples"), help="name the rules that N questions rarely decide")
+    ] = None,
+    images: Annotated[
+        int | None,
+        Option(
+            metavar="M",
+            parser=counting("images"),
+            help="with --samples: how many images these questions are about",
+            show_default="each about its own",
+        ),
+    ] = None,
+    options: Annotated[
+        float | None,
+        Option(
+            metavar="K",
+            parser=_number_of_options,
+            help="refuse bounds that nothing can break if questions have K options: 2 for yes/no, or open",
+        ),
+    ] = None,
+    accuracy: Annotated[
+        float | None,
+        Option(metavar="A", parser=_accuracy, help="name the bounds that a model of this clean accuracy cannot break: 0.8"),
+    ] = None,
+    noise: Annotated[
+        Path | None,
+        Option(
+            metavar="RUN",
+            parser=run_directory,
+            help="name the rules that are tighter than the noise of a run made with --vlm-aa",
+        ),
+    ] = None,
+    strict: Annotated[bool, Option("--strict", help="exit with 1 when there is a warning")] = False,
+) -> int:
+    """Check policy files as a run reads them, and list their rules.
+
+    Examples:
+        vlmrobust check default ours.yaml
+        vlmrobust check ours.yaml --samples 500
+    """
+    from pytest_vlmrobust.evaluation.after.policy_lint import lacks_basics, lint
+    from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, thresholds_file
+    from pytest_vlmrobust.evaluation.power.sample_size import rules_without_sample_size
+    from pytest_vlmrobust.evaluation.run.clock import utc_today
+    from pytest_vlmrobust.metrics.record import AMBIGUOUS
+    from pytest_vlmrobust.policies import Purpose, load_policy
+
+    if images and images > (samples or 0):
+        raise UsageError("--images M: these are the images of --samples N questions, so at most N")
+    paths = [thresholds_file(name, Path, given_as="FILE") for name in files]
+    policy = load_policy(paths, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
+    aa = _noise(noise, policy) if noise else _Noise()
+    aim = "" if policy.purpose is Purpose.RELEASE else f", for a {policy.purpose}: its GO supports no release"
+    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}{aim}")
+    say(f"sha256 {policy.sha256}")
+    show(f"\n{render_policy(policy, width=width(), color=in_color())}")
+    if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
+        tell(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
+    for line in aa.lines:
+        say(line)
+    findings = lint(
+        policy,
+        today=utc_today(),
+        samples=samples,
+        images=images,
+        options=options,
+        clean=accuracy,
+    )
+    for note in (finding for finding in findings if finding.noted):
+        tell(f"note: {note}")
+    if samples and (unknown := rules_without_sample_size(policy)):
+        rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
+        power = shlex.join(["vlmrobust", "power", *files, "--samples", str(samples)])
+        tell(f"note: not checked at this size: {rules}. `{power}` simulates them")
+    printed = [finding for finding in findings if not (finding.refused or finding.noted)]
+    warnings = [*map(str, [*printed, *lacks_basics(policy)]), *aa.warnings]
+    for finding in warnings:
+        tell(f"warning: {finding}")
+    if refused := [finding for finding in findings if finding.refused]:
+        raise PolicyError("\n".join(f"refused: {finding}" for finding in refused))
+    return int(strict and bool(warnings))
 
 
 def _noise(directory: Path, policy: Policy) -> _Noise:

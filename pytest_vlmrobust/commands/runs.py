@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Argument, BadParameter, Option
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean, typed_path
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.evaluation.after.standings import BY
+from pytest_vlmrobust.evaluation.after.standings import BY, RankedBy
 
 from .arguments import (
     RUN_HELP,
     STORE,
-    Commands,
-    add_command,
+    NamedRun,
+    Run,
+    Store,
     complain,
     counting,
     in_color,
+    in_quarantine,
     named_run,
     run_directory,
     runs_of,
@@ -36,16 +39,6 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.sweeps import Headline, Number
 
 
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
-    _add_runs(commands)
-    _add_history(commands)
-    _add_files(commands)
-    _add_compare(commands)
-    _add_comment(commands)
-    _add_rank(commands)
-
-
 # `vlmrobust runs`.
 
 
@@ -57,29 +50,25 @@ _SPARED = ("date", "tests", "worst", "clean")
 """Columns left out on a narrow terminal, in this order: the name of a run begins with its date."""
 
 
-def _add_runs(commands: Commands) -> None:
-    runs = add_command(
-        commands,
-        "runs",
-        "list the runs of a store, the newest first, with their decisions and key numbers",
-        "vlmrobust runs --last 5",
-    )
-    runs.add_argument(
-        "--store", type=typed_path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)"
-    )
-    runs.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many to list (default: %(default)s)")
-    runs.set_defaults(run=_list_runs, limits={})
+@in_quarantine()
+def runs(
+    *,
+    store: Store = STORE,
+    last: Annotated[int, Option(metavar="N", parser=counting("runs"), help="how many to list")] = 20,
+) -> int:
+    """List the runs of a store, the newest first, with their decisions and key numbers.
 
-
-def _list_runs(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust runs --last 5
+    """
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.sweeps import legend
     from pytest_vlmrobust.reporting.writing import render_table
 
-    found = _some_runs(options.store)
+    found = _some_runs(store)
     rows: list[tuple[str, ...]] = []
     numbers: list[Number] = []
-    for directory in found[: options.last]:
+    for directory in found[:last]:
         try:
             run = read_run(directory)
         except StoreError as error:
@@ -96,7 +85,7 @@ def _list_runs(options: argparse.Namespace) -> int:
     show(render_table(header, shown, names=names, width=width(), color=in_color(), whole=whole).rstrip("\n"))
     if marks := legend(numbers):
         say(marks)
-    if (hidden := len(found) - options.last) > 0:
+    if (hidden := len(found) - last) > 0:
         say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
     return 0
 
@@ -147,93 +136,76 @@ def _columns_for(columns: int, rows: Iterable[Sequence[str]]) -> list[int]:
 # `vlmrobust history`.
 
 
-def _add_history(commands: Commands) -> None:
-    history = add_command(
-        commands,
-        "history",
-        "draw a metric over the runs of a store, with intervals and changes",
-        "vlmrobust history --metric worst_case_drop --out history.html",
-        "vlmrobust history --metric accuracy_drop --setting fog:low",
-    )
-    history.add_argument("--metric", default="mean_drop", metavar="M", help="what to draw (default: %(default)s)")
-    history.add_argument(
-        "--setting", default=CLEAN_NAME, help="for a metric of single settings, which one (default: %(default)s)"
-    )
-    history.add_argument(
-        "--store", type=typed_path, default=STORE, metavar="DIR", help="the store of the runs (default: %(default)s)"
-    )
-    history.add_argument("--last", type=counting("runs"), default=20, metavar="N", help="how many runs (default: %(default)s)")
-    history.add_argument("--out", type=typed_path, metavar="FILE", help="also write an HTML page")
-    history.set_defaults(run=_history, limits={})
+@in_quarantine()
+def history(
+    *,
+    metric: Annotated[str, Option(metavar="M", help="what to draw")] = "mean_drop",
+    setting: Annotated[str, Option(help="for a metric of single settings, which one")] = CLEAN_NAME,
+    store: Store = STORE,
+    last: Annotated[int, Option(metavar="N", parser=counting("runs"), help="how many runs")] = 20,
+    out: Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="also write an HTML page")] = None,
+) -> int:
+    """Draw a metric over the runs of a store, with intervals and changes.
 
-
-def _history(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust history --metric worst_case_drop --out history.html
+        vlmrobust history --metric accuracy_drop --setting fog:low
+    """
     from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.history import Point, points_of, render_history, render_history_page
     from pytest_vlmrobust.reporting.writing import write_out
 
-    known_metric(options.metric)
+    known_metric(metric)
     series: dict[str, list[Point]] = {}
-    for directory in _some_runs(options.store)[: options.last]:
+    for directory in _some_runs(store)[:last]:
         try:
             run = read_run(directory)
         except StoreError as error:
             complain(str(error))
             continue
-        for name, point in points_of(run, options.metric, options.setting).items():
+        for name, point in points_of(run, metric, setting).items():
             series.setdefault(name, []).append(point)
     if not series:
-        what = f"{options.metric} over several settings or under {options.setting}, the value of --setting"
+        what = f"{metric} over several settings or under {setting}, the value of --setting"
         known = [CLEAN_NAME, NO_IMAGE_NAME, *perturbations.names("all")]
-        hint = "" if options.setting in known else did_you_mean(options.setting, known)
-        raise StoreError(f"{options.store}: no run of it measured {what}.{hint} vlmrobust runs lists its runs")
-    show("\n".join(render_history(f"{name}: {options.metric}", points, width()) for name, points in series.items()).rstrip("\n"))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_out(options.out, render_history_page(options.metric, {name: points[::-1] for name, points in series.items()}))
-        say(f"{options.out}")
+        hint = "" if setting in known else did_you_mean(setting, known)
+        raise StoreError(f"{store}: no run of it measured {what}.{hint} vlmrobust runs lists its runs")
+    show("\n".join(render_history(f"{name}: {metric}", points, width()) for name, points in series.items()).rstrip("\n"))
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_out(out, render_history_page(metric, {name: points[::-1] for name, points in series.items()}))
+        say(f"{out}")
     return 0
 
 
 # `vlmrobust report` and `vlmrobust junit`.
 
 
-def _add_files(commands: Commands) -> None:
-    report = add_command(
-        commands,
-        "report",
-        "write report.html and the other files of a run, also of a killed one",
-        "vlmrobust report latest --out report",
-    )
-    report.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
-    report.add_argument("--out", type=typed_path, metavar="DIR", help="where to (default: the run's directory)")
-    report.set_defaults(run=_report, limits={})
+@in_quarantine()
+def report(
+    run: Run,
+    *,
+    out: Annotated[
+        Path | None, Option(metavar="DIR", parser=typed_path, help="where to", show_default="the run's directory")
+    ] = None,
+) -> int:
+    """Write report.html and the other files of a run, also of a killed one.
 
-    junit = add_command(
-        commands,
-        "junit",
-        "write junit.xml of a run, also of a killed one",
-        "vlmrobust junit latest --out junit.xml",
-    )
-    junit.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
-    junit.add_argument("--out", type=typed_path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
-    junit.set_defaults(run=_junit, limits={})
-
-
-def _report(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust report latest --out report
+    """
     from pytest_vlmrobust.reporting.files import add_step_summary, ranked, read_run, write_report
     from pytest_vlmrobust.reporting.markdown import summary
 
-    run = ranked(read_run(options.run_directory))
-    _complain_of_damage(run)
-    out = options.out or options.run_directory
-    write_report(out, run, None)
-    if problem := add_step_summary(summary(run)):
+    files, place = ranked(read_run(run)), out or run
+    _complain_of_damage(files)
+    write_report(place, files, None)
+    if problem := add_step_summary(summary(files)):
         complain(problem)
-    say(f"{run.word}: {_tests_of(run)} tests, {out / 'report.html'}")
-    return EXIT_CODES[run.decision]
+    say(f"{files.word}: {_tests_of(files)} tests, {place / 'report.html'}")
+    return EXIT_CODES[files.decision]
 
 
 def _complain_of_damage(run: RunFiles) -> None:
@@ -242,112 +214,125 @@ def _complain_of_damage(run: RunFiles) -> None:
         complain(run.damage)
 
 
-def _junit(options: argparse.Namespace) -> int:
+@in_quarantine()
+def junit(
+    run: Run,
+    *,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FILE", parser=typed_path, help="what to write", show_default="junit.xml in the run's directory"),
+    ] = None,
+) -> int:
+    """Write junit.xml of a run, also of a killed one.
+
+    Examples:
+        vlmrobust junit latest --out junit.xml
+    """
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.junit import FILE_NAME, junit_xml
     from pytest_vlmrobust.reporting.writing import write_out, write_text
 
-    run = read_run(options.run_directory)
-    _complain_of_damage(run)
-    out = options.out or options.run_directory / FILE_NAME
-    out.parent.mkdir(parents=True, exist_ok=True)
-    (write_out if options.out else write_text)(out, junit_xml(run))
-    say(f"{run.word}: {quantity(len(run.records), 'test')}, {len(run.facts.lost(run.records))} without a verdict, {out}")
+    files, place = read_run(run), out or run / FILE_NAME
+    _complain_of_damage(files)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (write_out if out else write_text)(place, junit_xml(files))
+    say(
+        f"{files.word}: {quantity(len(files.records), 'test')}, {len(files.facts.lost(files.records))} without a verdict, {place}"
+    )
     return 0
 
 
 # `vlmrobust compare`.
 
 
-def _add_compare(commands: Commands) -> None:
-    compare = add_command(
-        commands, "compare", "show what changed between two runs on the same questions", "vlmrobust compare last-release latest"
-    )
-    compare.add_argument("before", metavar="A", type=run_directory, help=RUN_HELP)
-    compare.add_argument("after", metavar="B", type=run_directory, help="the later run")
-    compare.add_argument("--out", type=typed_path, metavar="DIR", help="write comparison.json and comparison.md there")
-    compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
-    compare.add_argument(
-        "--samples", choices=["common"], help="leave out questions that only one run has; otherwise they are an error"
-    )
-    compare.set_defaults(run=_compare, limits={})
+@in_quarantine()
+def compare(
+    before: Annotated[Path, Argument(metavar="A", parser=run_directory, help=RUN_HELP)],
+    after: Annotated[Path, Argument(metavar="B", parser=run_directory, help="the later run")],
+    *,
+    out: Annotated[
+        Path | None, Option(metavar="DIR", parser=typed_path, help="write comparison.json and comparison.md there")
+    ] = None,
+    model: Annotated[str, Option(metavar="NAME", help="a model of the later run", show_default="all of them")] = "",
+    samples: Annotated[
+        Literal["common"] | None, Option(help="leave out questions that only one run has; otherwise they are an error")
+    ] = None,
+) -> int:
+    """Show what changed between two runs on the same questions.
 
-
-def _compare(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.after.comparison import compare
+    Examples:
+        vlmrobust compare last-release latest
+    """
+    from pytest_vlmrobust.evaluation.after import comparison
     from pytest_vlmrobust.reporting.comparison import render_comparison, write_comparison
 
-    comparison = compare(options.before, options.after, model=options.model, common=options.samples == "common")
-    if options.out:
-        write_comparison(options.out, comparison)
-    show(render_comparison(comparison, width=width(), color=in_color()).rstrip("\n"))
+    changes = comparison.compare(before, after, model=model, common=samples == "common")
+    if out:
+        write_comparison(out, changes)
+    show(render_comparison(changes, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 
 # `vlmrobust comment`.
 
 
-def _add_comment(commands: Commands) -> None:
-    comment = add_command(
-        commands,
-        "comment",
-        "write a run as a comment for a pull request: decision, and what changed",
-        "vlmrobust comment latest --against last-release --out comment.md",
-    )
-    comment.add_argument("run_directory", metavar="RUN", type=run_directory, help=RUN_HELP)
-    earlier = comment.add_mutually_exclusive_group()
-    earlier.add_argument("--against", type=run_directory, metavar="RUN", help="the earlier run to compare with")
-    earlier.add_argument("--branch", default="main", help="compare with the last GO of CI on this branch (default: %(default)s)")
-    comment.add_argument(
-        "--store", type=typed_path, default=STORE, metavar="DIR", help="the store with that run (default: %(default)s)"
-    )
-    comment.add_argument(
-        "--report", default="", type=_web_address, metavar="URL", help="address of the published report, for a link"
-    )
-    comment.add_argument("--name", default="gate", help="keeps the comments of several gates apart (default: %(default)s)")
-    comment.add_argument("--out", type=typed_path, metavar="FILE", help="the file to write (default: print)")
-    comment.add_argument(
-        "--images",
-        default="",
-        type=_web_address,
-        metavar="URL",
-        help="show the images of the worst questions: write them beside --out, and link to this address with {} for the name",
-    )
-    comment.set_defaults(run=_comment, limits={})
-
-
 def _web_address(text: str) -> str:
     if not re.fullmatch(r"(https?://[^\s<>]+)?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no address of the web. Expected https://… without blanks")
+        raise BadParameter(f"{text!r} is no address of the web. Expected https://… without blanks")
     return text
 
 
-def _comment(options: argparse.Namespace) -> int:
+@in_quarantine()
+def comment(
+    run: Run,
+    *,
+    against: Annotated[Path | None, Option(metavar="RUN", parser=run_directory, help="the earlier run to compare with")] = None,
+    branch: Annotated[str, Option(help="compare with the last GO of CI on this branch", show_default="main")] = "",
+    store: Annotated[Path, Option(metavar="DIR", parser=typed_path, help="the store with that run")] = STORE,
+    report: Annotated[str, Option(metavar="URL", parser=_web_address, help="address of the published report, for a link")] = "",
+    name: Annotated[str, Option(help="keeps the comments of several gates apart")] = "gate",
+    out: Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="the file to write", show_default="print")] = None,
+    images: Annotated[
+        str,
+        Option(
+            metavar="URL",
+            parser=_web_address,
+            help="show the images of the worst questions: write them beside --out, and link to this address with {} for the name",
+        ),
+    ] = "",
+) -> int:
+    """Write a run as a comment for a pull request: decision, and what changed.
+
+    Examples:
+        vlmrobust comment latest --against last-release --out comment.md
+    """
     from pytest_vlmrobust.reporting.comparison import Against, job_link, render_comment, worst_images
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.writing import write_out
 
-    if options.images and (options.out is None or "{}" not in options.images):
-        raise UsageError(f"--images {options.images}: needs --out, and {{}} where the name of an image belongs in the address")
-    run = read_run(options.run_directory)
-    what = f"run {options.against.name}" if options.against else f"the last GO on {options.branch}"
-    earlier = read_run(options.against) if options.against else _last_go(options.store, options.branch, run)
+    if against and branch:
+        raise BadParameter("not allowed with --against", param_hint="'--branch'")
+    if images and (out is None or "{}" not in images):
+        raise UsageError(f"--images {images}: needs --out, and {{}} where the name of an image belongs in the address")
+    files, branch = read_run(run), branch or "main"
+    what = f"run {against.name}" if against else f"the last GO on {branch}"
+    earlier = read_run(against) if against else _last_go(store, branch, files)
     if earlier is None:
-        against = Against(what, problem=f"{options.store} holds no run of CI on {options.branch} that ended GO")
+        base = Against(what, problem=f"{store} holds no run of CI on {branch} that ended GO")
     else:
-        against = Against(what, earlier, *_compared(earlier.directory, run.directory))
-    links = {"report": options.report, "job": job_link()}
-    images = worst_images(run) if options.images else {}
-    addresses = {name: options.images.replace("{}", name) for name in images}
-    text = render_comment(run, against, name=options.name, links=links, images=addresses)
-    if options.out is None:
+        base = Against(what, earlier, *_compared(earlier.directory, files.directory))
+    links = {"report": report, "job": job_link()}
+    pictures = worst_images(files) if images else {}
+    addresses = {picture: images.replace("{}", picture) for picture in pictures}
+    text = render_comment(files, base, name=name, links=links, images=addresses)
+    if out is None:
         show(text.rstrip("\n"))
         return 0
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    for name, image in images.items():
-        (options.out.parent / name).write_bytes(image)
-    write_out(options.out, text)
-    say(f"{run.word}: {len(text)} characters, {options.out}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for picture, content in pictures.items():
+        (out.parent / picture).write_bytes(content)
+    write_out(out, text)
+    say(f"{files.word}: {len(text)} characters, {out}")
     return 0
 
 
@@ -384,33 +369,30 @@ def _compared(before: Path, after: Path) -> tuple[Comparison | None, str]:
 # `vlmrobust rank`.
 
 
-def _add_rank(commands: Commands) -> None:
-    ranks = add_command(
-        commands,
-        "rank",
-        "compare several models: ranks with intervals, mCE, drops by family",
-        "vlmrobust rank latest --out ranking",
-        "vlmrobust rank old=last-release new=latest",
-    )
-    ranks.add_argument(
-        "runs",
-        metavar="RUN",
-        type=named_run,
-        nargs="+",
-        help=f"{RUN_HELP}; NAME=RUN puts NAME before the names of its models",
-    )
-    ranks.add_argument("--out", type=typed_path, metavar="DIR", help="write models.html, models.md and models.json there")
-    ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")
-    ranks.add_argument("--reference", default="", metavar="MODEL", help="the model whose errors are the unit of mCE")
-    ranks.set_defaults(run=_rank, limits={})
+@in_quarantine()
+def rank(
+    models: Annotated[
+        list[NamedRun],
+        Argument(metavar="RUN", parser=named_run, help=f"{RUN_HELP}; NAME=RUN puts NAME before the names of its models"),
+    ],
+    *,
+    out: Annotated[
+        Path | None, Option(metavar="DIR", parser=typed_path, help="write models.html, models.md and models.json there")
+    ] = None,
+    by: Annotated[RankedBy, Option(help="what to rank by")] = BY[0],
+    reference: Annotated[str, Option(metavar="MODEL", help="the model whose errors are the unit of mCE")] = "",
+) -> int:
+    """Compare several models: ranks with intervals, mCE, drops by family.
 
-
-def _rank(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.after.ranking import rank
+    Examples:
+        vlmrobust rank latest --out ranking
+        vlmrobust rank old=last-release new=latest
+    """
+    from pytest_vlmrobust.evaluation.after import ranking
     from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
 
-    ranking = rank(options.runs, by=options.by, reference=options.reference)
-    if options.out:
-        write_ranking(options.out, ranking)
-    show(render_ranking(ranking, width=width(), color=in_color()).rstrip("\n"))
+    ranked = ranking.rank(models, by=by, reference=reference)
+    if out:
+        write_ranking(out, ranked)
+    show(render_ranking(ranked, width=width(), color=in_color()).rstrip("\n"))
     return 0

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
 
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import ModelError, typed_path
+from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.words import first_few, quantity
 
-from .arguments import Commands, add_command, complain, say
+from .arguments import AsJson, ModelsFile, complain, say, whole
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends.probing import ModelProbe, ServerProbe
@@ -23,62 +24,39 @@ if TYPE_CHECKING:
 
 _DIGITS = 12
 _UNKNOWN_REVISION = "REVISION"
-_LAST_PORT = 65535
 _COLUMNS = 80
 _INDENT = 10
-
-
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
-    serve = add_command(
-        commands,
-        "serve-command",
-        "print how to serve a model with vLLM, SGLang or transformers, and how to gate it there",
-        "vlmrobust serve-command qwen2-vl-2b --port 8000",
-    )
-    serve.add_argument("model", metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory")
-    serve.add_argument("--models", type=typed_path, metavar="FILE", help="the models file")
-    serve.add_argument("--dtype", metavar="DTYPE", help="auto, float32, bfloat16 or float16 (default: the model's own)")
-    serve.add_argument("--port", type=_port, default=8000, metavar="N", help="where to listen (default: %(default)s)")
-    serve.set_defaults(run=_serve_command)
-
-    probe = add_command(
-        commands,
-        "probe",
-        "try a model on a few questions: does it answer, how, does it see images, how fast",
-        "vlmrobust probe openai:http://localhost:8000/v1#qwen2-vl-2b",
-    )
-    probe.add_argument("model", metavar="MODEL", help="as after --vlm, such as openai:BASE_URL#NAME or a checkpoint directory")
-    probe.add_argument("--models", type=typed_path, metavar="FILE", help="the models file")
-    probe.add_argument(
-        "--device", default="auto", metavar="DEVICE", help="device for weights that are loaded here (default: %(default)s)"
-    )
-    probe.add_argument("--json", action="store_true", help="print JSON")
-    probe.set_defaults(run=_probe)
 
 
 # `vlmrobust serve-command`.
 
 
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port. Expected 1 to {_LAST_PORT}")
-    return int(text)
+def serve_command(
+    model: Annotated[
+        str, Argument(metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory")
+    ],
+    *,
+    models: ModelsFile = None,
+    dtype: Annotated[str | None, Option(help="auto, float32, bfloat16 or float16", show_default="the model's own")] = None,
+    port: Annotated[int, Option(metavar="N", parser=whole("a port", "1 to 65535", 1, 65535), help="where to listen")] = 8000,
+) -> int:
+    """Print how to serve a model with vLLM, SGLang or transformers, and how to gate it there.
 
-
-def _serve_command(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust serve-command qwen2-vl-2b --port 8000
+    """
     from pytest_vlmrobust.backends import resolve
 
-    ref = resolve(options.model, models_file=options.models, dtype=options.dtype)
+    ref = resolve(model, models_file=models, dtype=dtype)
     if ref.backend != "transformers":
-        raise ModelError(f"{options.model!r} is answered by the backend {ref.backend!r}. Expected a checkpoint to serve")
+        raise ModelError(f"{model!r} is answered by the backend {ref.backend!r}. Expected a checkpoint to serve")
     if option := next((name for name in ("adapter", "quantization") if getattr(ref, name)), ""):
         raise ModelError(
-            f"{options.model!r} has the option {option!r}, which no command here passes on. Serve a merged or quantised copy"
+            f"{model!r} has the option {option!r}, which no command here passes on. Serve a merged or quantised copy"
         )
     for key in [name for name in ("system_prompt", "template") if getattr(ref, name)]:
         say(f"# {key} is sent by the gate, not by the server: enter the served model in a models file with the same {key}")
-    for line in serve_commands(ref, _revision(ref), options.port):
+    for line in serve_commands(ref, _revision(ref), port):
         say(line)
     return 0
 
@@ -144,13 +122,22 @@ def _revision(ref: ModelRef) -> str:
 # `vlmrobust probe`.
 
 
-def _probe(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.backends import BackendOptions, resolve
-    from pytest_vlmrobust.backends.probing import probe
+def probe(
+    model: Annotated[str, Argument(help="as after --vlm, such as openai:BASE_URL#NAME or a checkpoint directory")],
+    *,
+    models: ModelsFile = None,
+    device: Annotated[str, Option(help="device for weights that are loaded here")] = "auto",
+    as_json: AsJson = False,
+) -> int:
+    """Try a model on a few questions: does it answer, how, does it see images, how fast.
 
-    ref = resolve(options.model, models_file=options.models)
-    found = probe(ref, BackendOptions(device=options.device, notice=complain))
-    if options.json:
+    Examples:
+        vlmrobust probe openai:http://localhost:8000/v1#qwen2-vl-2b
+    """
+    from pytest_vlmrobust.backends import BackendOptions, probing, resolve
+
+    found = probing.probe(resolve(model, models_file=models), BackendOptions(device=device, notice=complain))
+    if as_json:
         say(json.dumps({"usable": found.usable, **dataclasses.asdict(found)}, indent=1))
     else:
         for name, text in _lines(found):

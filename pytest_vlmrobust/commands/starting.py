@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -13,25 +12,21 @@ from contextlib import suppress
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
+
+from typer import Argument, Option
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError, requirements_of, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import LATEST, STORE, Commands, add_command, run_directory, runs_of, say, tell
+from .arguments import LATEST, STORE, run_directory, runs_of, say, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vlmrobust.core.sample import Sample
     from pytest_vlmrobust.policies import Policy
-
-
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
-    _add_init(commands)
-    _add_open(commands)
 
 
 # `vlmrobust open`.
@@ -42,30 +37,34 @@ REPORT = "report"
 _PAGE = "report.html"
 
 
-def _add_open(commands: Commands) -> None:
-    command = add_command(
-        commands,
-        "open",
-        "open a report in the browser: of a report directory, or of a run",
-        "vlmrobust open",
-        "vlmrobust open last-release",
-    )
-    command.add_argument(
-        "place", metavar="RUN", type=run_directory, nargs="?", help=f"a report or a run (default: {REPORT}, else the latest run)"
-    )
-    command.set_defaults(run=_open)
+def open_(
+    place: Annotated[
+        Path | None,
+        Argument(
+            metavar="RUN",
+            parser=run_directory,
+            help="a report or a run",
+            show_default=f"{REPORT}, else the latest run",
+        ),
+    ] = None,
+) -> int:
+    """Open a report in the browser: of a report directory, or of a run.
 
-
-def _open(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust open
+        vlmrobust open last-release
+    """
     here = Path(REPORT)
-    place = options.place or (here if (here / _PAGE).is_file() else run_directory(LATEST))
-    page = place / _PAGE
+    directory = place or (here if (here / _PAGE).is_file() else run_directory(LATEST))
+    page = directory / _PAGE
     if not page.is_file():
-        named = shlex.quote(str(options.place or LATEST))
-        raise StoreError(f"{place} has no {_PAGE}. Write it: vlmrobust report {named}. Or browse: vlmrobust view {named} --open")
+        named = shlex.quote(str(place or LATEST))
+        raise StoreError(
+            f"{directory} has no {_PAGE}. Write it: vlmrobust report {named}. Or browse: vlmrobust view {named} --open"
+        )
     say(str(page))
-    if not options.place:
-        _say_if_older(place)
+    if not place:
+        _say_if_older(directory)
     if not webbrowser.open(page.resolve().as_uri()):
         tell("there is no browser here. Copy the page to a machine that has one; it needs no other file")
     return 0
@@ -83,7 +82,8 @@ def _say_if_older(report: Path) -> None:
 
 # `vlmrobust init`.
 
-_RECIPES = {
+Service = Literal["github", "gitlab", "jenkins"]
+_RECIPES: dict[Service, tuple[tuple[str, str], tuple[str, str]]] = {
     "github": (("github.yml", ".github/workflows/vlm-gate.yml"), ("action.yml", ".github/actions/vlm-gate/action.yml")),
     "gitlab": (("gitlab.yml", ".gitlab-ci.yml"), ("templates/vlm-gate.yml", ".gitlab/vlm-gate.yml")),
     "jenkins": (("Jenkinsfile", "Jenkinsfile"), ("vars/vlmGate.groovy", "vlmGate.groovy")),
@@ -107,38 +107,39 @@ _EXAMPLES = {
 """Commands to run after suites were copied, by their purpose."""
 
 
-def _add_init(commands: Commands) -> None:
-    init = add_command(
-        commands,
-        "init",
-        "write a first gate of your model and data, or copy the shipped suites and thresholds",
-        "vlmrobust init --model ./my-checkpoint --data questions.jsonl",
-        "vlmrobust init",
-        "vlmrobust init gate --ci github",
-        "vlmrobust init --ci gitlab --package dist/pytest_vlmrobust-0.1.0-py3-none-any.whl",
-    )
-    init.add_argument("directory", nargs="?", type=typed_path, default=Path(), help="where to (default: here)")
-    init.add_argument("--model", metavar="NAME", help="what to gate, as after --vlm: with it, a first gate is written")
-    init.add_argument("--data", metavar="FILE", help="the questions to ask, as after --vlm-dataset")
-    init.add_argument("--ci", choices=sorted(_RECIPES), help="also write a recipe for this service of continuous integration")
-    init.add_argument(
-        "--package",
-        metavar="SPEC",
-        help="what CI installs: a wheel or a checkout of this project below DIRECTORY, or git+https://HOST/REPOSITORY@TAG",
-    )
-    init.add_argument("--force", action="store_true", help="overwrite files that differ")
-    init.set_defaults(run=_init)
+def init(
+    directory: Annotated[Path, Argument(parser=typed_path, help="where to", show_default="here")] = Path(),
+    *,
+    model: Annotated[
+        str | None, Option(metavar="NAME", help="what to gate, as after --vlm: with it, a first gate is written")
+    ] = None,
+    data: Annotated[str | None, Option(metavar="FILE", help="the questions to ask, as after --vlm-dataset")] = None,
+    ci: Annotated[Service | None, Option(help="also write a recipe for this service of continuous integration")] = None,
+    package: Annotated[
+        str | None,
+        Option(
+            metavar="SPEC",
+            help="what CI installs: a wheel or a checkout of this project below DIRECTORY, or git+https://HOST/REPOSITORY@TAG",
+        ),
+    ] = None,
+    force: Annotated[bool, Option("--force", help="overwrite files that differ")] = False,
+) -> int:
+    """Write a first gate of your model and data, or copy the shipped suites and thresholds.
 
-
-def _init(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust init --model ./my-checkpoint --data questions.jsonl
+        vlmrobust init
+        vlmrobust init gate --ci github
+        vlmrobust init --ci gitlab --package dist/pytest_vlmrobust-0.1.0-py3-none-any.whl
+    """
     from pytest_vlmrobust.shipped import shipped
 
-    if options.package is not None and not options.ci:
+    if package is not None and not ci:
         raise UsageError("--package: it is written into a recipe. Name the service as well: --ci github, gitlab or jenkins")
     notes: list[str] = []
     commands = _EXAMPLES
-    if named := _named(options):
-        first = _first_gate(*named, options.directory)
+    if named := _named(model, data, ask=bool(model or data or not ci)):
+        first = _first_gate(*named, directory)
         copies, notes, commands = first.files, first.notes, _FIRST_COMMANDS
     else:
         copies = {
@@ -147,11 +148,11 @@ def _init(options: argparse.Namespace) -> int:
             for file in sorted(shipped(folder).glob(pattern))
         }
     steps: list[str] = []
-    if options.ci:
-        recipes, steps = _recipe(options.ci, options.package, options.directory, ships=commands is _EXAMPLES)
+    if ci:
+        recipes, steps = _recipe(ci, package, directory, ships=commands is _EXAMPLES)
         copies |= recipes
-    files = {options.directory / place: content for place, content in copies.items()}
-    kept = [to for to, content in files.items() if to.exists() and to.read_bytes() != content and not options.force]
+    files = {directory / place: content for place, content in copies.items()}
+    kept = [to for to, content in files.items() if to.exists() and to.read_bytes() != content and not force]
     if kept:
         raise UsageError(f"{', '.join(map(str, kept))} differs from what init would write; --force overwrites it")
     for to, content in files.items():
@@ -161,14 +162,14 @@ def _init(options: argparse.Namespace) -> int:
     for note in notes:
         tell(f"note: {note}")
     say("\nNext:")
-    if options.directory != Path():
-        say(f"  cd {shlex.quote(str(options.directory))}")
+    if directory != Path():
+        say(f"  cd {shlex.quote(str(directory))}")
     for line in [*steps, *(line for about, command in commands.items() for line in (f"# {about}", command))]:
         say(f"  {line}")
     return 0
 
 
-def _recipe(service: str, package: str | None, directory: Path, *, ships: bool) -> tuple[dict[Path, bytes], list[str]]:
+def _recipe(service: Service, package: str | None, directory: Path, *, ships: bool) -> tuple[dict[Path, bytes], list[str]]:
     """Returns the files of a CI service by place, and the remaining manual steps. If it ``ships``, the gate is named."""
     from pytest_vlmrobust.shipped import shipped
 
@@ -263,7 +264,7 @@ class _FirstGate(NamedTuple):
     notes: list[str]
 
 
-def _named(options: argparse.Namespace) -> tuple[str, str] | None:
+def _named(model: str | None, data: str | None, *, ask: bool) -> tuple[str, str] | None:
     """Returns the model and the data; None if the shipped suites are to be copied.
 
     On a terminal, missing values are asked for, and no model means to copy.
@@ -271,8 +272,7 @@ def _named(options: argparse.Namespace) -> tuple[str, str] | None:
     Raises:
         UsageError: one of them is missing.
     """
-    model, data = options.model, options.data
-    if sys.stdin.isatty() and sys.stdout.isatty() and not (options.ci and not model and not data):
+    if ask and sys.stdin.isatty() and sys.stdout.isatty():
         begin = not model and not data
         model = model or _ask(f"Model, such as ./my-checkpoint{' (Enter: copy the shipped suites)' if begin else ''}")
         data = data or (model and _ask("Questions, such as questions.jsonl"))

@@ -2,70 +2,75 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import RUN_HELP, STORE, Commands, add_command, complain, run_directory, runs_of, say
+from .arguments import RUN_HELP, STORE, complain, in_quarantine, run_directory, runs_of, say, whole
 
 _HIGHEST_PORT = 65_535
 
 
-def add(commands: Commands) -> None:
-    """Adds it to the parser."""
-    view = add_command(
-        commands,
-        "view",
-        "browse every question of one or several runs in a browser, also while they go on",
-        "vlmrobust view latest --open",
-        "vlmrobust view last-release latest",
-    )
-    view.add_argument(
-        "places",
-        metavar="RUN|STORE",
-        type=run_directory,
-        nargs="*",
-        help=f"{RUN_HELP}; several side by side; or a store (default: .vlmrobust)",
-    )
-    view.add_argument(
-        "--port", type=_port, metavar="N", help="where to listen on this machine; 0 for any free port (default: 8319)"
-    )
-    view.add_argument("--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in a browser")
-    view.add_argument(
-        "--data",
-        type=typed_path,
-        metavar="DIR",
-        help="where to look up names of benchmarks for their images (default: the run's)",
-    )
-    view.set_defaults(run=_view, limits={"seconds": None})
+@in_quarantine(seconds=None)
+def view(
+    places: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="RUN|STORE",
+            parser=run_directory,
+            help=f"{RUN_HELP}; several side by side; or a store",
+            show_default=str(STORE),
+        ),
+    ] = None,
+    *,
+    port: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            parser=whole("a port", f"a number up to {_HIGHEST_PORT}, 0 for any free port", 0, _HIGHEST_PORT),
+            help="where to listen on this machine; 0 for any free port",
+            show_default="8319",
+        ),
+    ] = None,
+    open_page: Annotated[bool, Option("--open/--no-open", help="open the page in a browser")] = False,
+    folder: Annotated[
+        Path | None,
+        Option(
+            "--data",
+            metavar="DIR",
+            parser=typed_path,
+            help="where to look up names of benchmarks for their images",
+            show_default="the run's",
+        ),
+    ] = None,
+) -> int:
+    """Browse every question of one or several runs in a browser, also while they go on.
 
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > _HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port. Expected a number up to {_HIGHEST_PORT}, 0 for any free port")
-    return int(text)
-
-
-def _view(options: argparse.Namespace) -> int:
+    Examples:
+        vlmrobust view latest --open
+        vlmrobust view last-release latest
+    """
     from pytest_vlmrobust.evaluation.after.pictures import RunPictures
     from pytest_vlmrobust.reporting.viewer.page import Pages
     from pytest_vlmrobust.reporting.viewer.runs import Runs
     from pytest_vlmrobust.reporting.viewer.server import PORT, listen, server
 
-    find, together = _found(options.places or [STORE])
-    runs = Runs(find, lambda directory: RunPictures(directory, options.data), together=together)
-    with contextlib.closing(runs), contextlib.closing(listen(options.port)) as listening:
+    find, together = _found(places or [STORE])
+    runs = Runs(find, lambda directory: RunPictures(directory, folder), together=together)
+    with contextlib.closing(runs), contextlib.closing(listen(port)) as listening:
         serving = server(Pages(runs), listening)
-        port = listening.getsockname()[1]
-        if options.port is None and port != PORT:
+        listens_at = listening.getsockname()[1]
+        if port is None and listens_at != PORT:
             complain(f"port {PORT} is taken, perhaps by another vlmrobust view: this one has another")
-        address = f"http://127.0.0.1:{port}/"
+        address = f"http://127.0.0.1:{listens_at}/"
         say(f"{quantity(len(find()), 'run')} to see at {address} (Ctrl-C ends it)")
-        if options.open:
+        if open_page:
             import webbrowser
 
             webbrowser.open(address)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.core import TyperOption
 
-from pytest_vlmrobust import cli
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
+from tests.command_lines import every_command
 
 from .conftest import ROOT
 
@@ -78,14 +79,14 @@ def test_every_metric_has_its_formula_and_its_facts(generate: Any) -> None:
 
 def test_every_command_and_each_of_its_options_is_listed(generate: Any) -> None:
     text = generate.commands()
-    (commands,) = [action.choices for action in cli.parser()._actions if isinstance(action.choices, dict)]
-    for name, parser in commands.items():
-        section = text.partition(f"## `vlmrobust {name}`\n")[2].partition("\n## ")[0]
-        options = [
-            ", ".join(action.option_strings) for action in parser._actions if action.option_strings and action.dest != "help"
-        ]
-        assert all(re.search(rf"^\| `{option}[ `]", section, re.MULTILINE) for option in options), section
-        assert all(example in section for example in parser.epilog.split("\n  ")[1:])
+    for program, command in every_command():
+        section = text.partition(f"## `{' '.join(program.split()[:2])}`\n")[2].partition("\n## ")[0]
+        if program.count(" ") == 2:
+            assert f"| `{program.split()[2]}` |" in section
+            continue
+        options = [", ".join(option.opts) for option in command.params if isinstance(option, TyperOption)]
+        assert all(re.search(rf"^\| `{option}[, `]", section, re.MULTILINE) for option in options), section
+        assert all(example.strip() in section for example in command.epilog.splitlines()[2:])
 
 
 def test_every_key_of_a_record_is_explained(generate: Any) -> None:

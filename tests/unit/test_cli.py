@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from datetime import date
 from pathlib import Path
@@ -20,7 +18,7 @@ import yaml
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.resolve import resolve
-from pytest_vlmrobust.cli import TRACEBACK, USAGE_ERROR, main, parser
+from pytest_vlmrobust.cli import TRACEBACK, USAGE_ERROR, main
 from pytest_vlmrobust.commands import runs
 from pytest_vlmrobust.commands.arguments import UNREAD, say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
@@ -36,6 +34,7 @@ from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.run_directory import write_docket
+from tests.command_lines import every_command, read
 
 Captured = pytest.CaptureFixture[str]
 POLICY = """\
@@ -84,6 +83,12 @@ def test_output_that_nobody_reads_on_ends_a_command_quietly(
         stream.write("what was left")  # which goes nowhere
     assert ended.value.code == UNREAD
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["comment", "nothing"], USAGE_ERROR), (["nothing"], 2)])
+def test_errors_that_nobody_reads_leave_the_exit_code(arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Mock(write=Mock(side_effect=BrokenPipeError), isatty=lambda: False))
+    assert main(arguments) == code
 
 
 def test_init_copies_the_suites_and_thresholds(tmp_path: Path, capsys: Captured) -> None:
@@ -329,14 +334,12 @@ def test_check_wants_the_noise_of_a_run(tmp_path: Path, capsys: Captured) -> Non
 
 @pytest.mark.parametrize("samples", ["0", "-3", "many", "2.5"])
 def test_check_refuses_what_is_no_number_of_samples(samples: str, capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["check", "default", f"--samples={samples}"])
+    assert main(["check", "default", f"--samples={samples}"]) == 2
     assert f"'{samples}' is not a number of samples. Expected 1 or more" in capsys.readouterr().err
 
 
 def test_power_refuses_a_seed_that_is_none(capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["power", "default", "--seed", "-1"])
+    assert main(["power", "default", "--seed", "-1"]) == 2
     assert "'-1' is not a seed. Expected a whole number, 0 or more" in capsys.readouterr().err
 
 
@@ -381,8 +384,7 @@ def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path
     ],
 )
 def test_check_refuses_other_circumstances(argument: str, said: str, capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["check", "default", argument])
+    assert main(["check", "default", argument]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -630,45 +632,36 @@ def test_show_says_where_a_setting_changes_no_question(tmp_path: Path, capsys: C
     assert "option_order:1 changes none of the 1 question of" in capsys.readouterr().out
 
 
-def every_command(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yields the parsers of all commands, and of the commands of a command."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield below
-                yield from every_command(below)
-
-
-@pytest.mark.parametrize("command", [pytest.param(command, id=command.prog) for command in every_command(parser())])
+@pytest.mark.parametrize(("program", "command"), [pytest.param(*each, id=each[0]) for each in every_command()])
 def test_every_command_says_what_it_is_for_with_examples_that_it_takes(
-    command: argparse.ArgumentParser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for run in ("last-release", ".vlmrobust/runs/20270101-000000-00000000"):
         finished(tmp_path / run)
-    assert re.fullmatch(r"[A-Z].*\.", command.description or "")
-    title, *examples = (command.epilog or "").split("\n  ")
-    assert title == ("examples:" if len(examples) > 1 else "example:")
+    assert re.fullmatch(r"[A-Z].*\.", command.help)
+    raw, title, *examples = (line.strip() for line in command.epilog.split("\n"))
+    assert (raw, title) == ("\b", "Examples:")
     for example in examples:
-        program, *arguments = shlex.split(example)
-        assert program == "vlmrobust"
-        parser().parse_args(arguments)
-        assert example.startswith(command.prog), example
-    shown = command.format_help().splitlines()
+        assert shlex.split(example)[0] == "vlmrobust"
+        read(shlex.split(example)[1:])
+        assert example.startswith(program), example
+    assert main([*program.split()[1:], "--help"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown[: -len(examples)])) <= 80
     assert [line.strip() for line in shown[-len(examples) :]] == examples
 
 
 def test_alone_it_shows_its_help(capsys: Captured) -> None:
     assert main([]) == 4
-    assert "open a report in the browser" in capsys.readouterr().err
+    assert "Open a report in the browser" in capsys.readouterr().err
 
 
 def test_a_misspelt_option_is_answered_by_its_command(tmp_path: Path, capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["report", str(tmp_path), "--otu", "x"])
-    said = capsys.readouterr().err
-    assert (caught.value.code, said.splitlines()[0]) == (2, "usage: vlmrobust report [-h] [--out DIR] RUN")
-    assert said.endswith("unrecognized arguments: --otu x Did you mean '--out'?\n")
+    assert main(["report", str(tmp_path), "--otu", "x"]) == 2
+    usage, said = capsys.readouterr().err.splitlines()
+    assert usage == "Usage: vlmrobust report [OPTIONS] RUN"
+    assert said == "vlmrobust: No such option: --otu. Did you mean '--out'?"
 
 
 @pytest.mark.parametrize(("written", "meant"), [("lates", "latest"), ("20270101-000000-0000abce", "20270101-000000-0000abcd")])
@@ -685,26 +678,22 @@ def test_a_misspelt_run_is_answered_with_the_nearest(
 
 @pytest.mark.parametrize("arguments", [["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
 def test_what_is_no_command_is_refused(arguments: list[str], capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: vlmrobust")
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("Usage: vlmrobust")
 
 
 def test_help_names_every_command(capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
+    assert main(["--help"]) == 0
     text = capsys.readouterr().out
     for command in ("init", "list", "check", "report", "junit", "compare", "rank", "bundle", "verify", "show"):
         assert command in text
 
 
 def test_help_lists_what_most_people_need_apart(capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    basic, _, advanced = capsys.readouterr().out.partition("\nadvanced commands:\n")
+    assert main(["--help"]) == 0
+    basic, _, advanced = capsys.readouterr().out.partition("\nAdvanced commands:\n")
     listed = [
-        re.findall(r"^    ([a-z-]+)", part.partition("\ncommands:\n")[2] or part, re.MULTILINE) for part in (basic, advanced)
+        re.findall(r"^  ([a-z-]+)  ", part.partition("\nCommands:\n")[2] or part, re.MULTILINE) for part in (basic, advanced)
     ]
     assert {"init", "open", "check"} <= set(listed[0])
     assert len(listed[0]) <= 12
@@ -887,14 +876,40 @@ def test_latest_is_the_newest_run_of_the_store_here(tmp_path: Path, capsys: Capt
     assert main(["junit", "latest"]) == 4, "a directory of that name is meant"
 
 
-def test_a_shell_completes_commands(tmp_path: Path) -> None:
-    pytest.importorskip("argcomplete", reason="the extra completion is not installed")
-    answers = tmp_path / "answers"
-    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": "vlmrobust ver", "COMP_POINT": "13", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers)}
-    asked["_ARGCOMPLETE_SHELL"] = "bash"
-    command = [sys.executable, "-m", "pytest_vlmrobust.cli"]
-    subprocess.run(command, env={**os.environ, **asked}, check=False)
-    assert answers.read_text().strip() == "verify"
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("ver", ["verify"]), ("export sa", ["sarif"]), ("list m", ["metrics", "models"]), ("rank --b", ["--by"])],
+)
+def test_a_shell_completes_commands_options_and_choices(
+    typed: str, completed: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = f"vlmrobust {typed}"
+    monkeypatch.setenv("_VLMROBUST_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert capsys.readouterr().out.split() == completed
+
+
+@pytest.mark.parametrize("text", ["[0]", "[/red]", "[bold]x"])
+def test_markup_in_what_is_typed_is_shown_as_it_is(text: str, capsys: Captured) -> None:
+    assert main(["list", text]) == 2
+    assert f"vlmrobust: Invalid value for 'kind': '{text}' is not one of 'datasets', " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--out", "--model", "m"], ["--out", "--"], ["--model", "--out=x"]])
+def test_an_option_is_no_value_of_another(arguments: list[str], capsys: Captured) -> None:
+    assert main(["export", "nel", "run", *arguments]) == 2
+    assert f"Option '{arguments[0]}' requires an argument" in capsys.readouterr().err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["nothing"]])
+def test_help_loads_no_large_library(arguments: list[str]) -> None:
+    script = "import sys; from pytest_vlmrobust.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    assert not {"numpy", "torch", "pytest", "pydantic", "rich", "yaml"} & set(done.stderr.split())
 
 
 def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) -> None:
@@ -922,21 +937,18 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
 
 def test_every_command_that_reads_runs_has_limits() -> None:
     reads = {name.partition(" ")[0] for name in arguments_that_are_runs()} - {"open"}  # which a browser reads
-    limited = {command.prog.split()[1] for command in every_command(parser()) if command.get_default("limits") is not None}
+    limited = {program.split()[1] for program, command in every_command() if "limits" in vars(command.callback or main)}
     assert limited == reads | {"verify", "merge", "runs", "history"}
 
 
-def arguments_that_are_runs() -> dict[str, argparse.Action]:
+def arguments_that_are_runs() -> dict[str, Any]:
     """Returns every argument of every command, and of the commands below it, that is a run."""
-    found, waiting = {}, [("", parser())]
-    while waiting:
-        name, current = waiting.pop()
-        for action in current._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                waiting += [(f"{name} {below}".strip(), own) for below, own in action.choices.items()]
-            elif "RUN" in str(action.metavar) or str(action.help).startswith(("a run", "the earlier run", "the later run")):
-                found[f"{name} {(action.option_strings or [action.dest])[0]}"] = action
-    return found
+    return {
+        f"{program.removeprefix('vlmrobust ')} {argument.opts[0]}": argument
+        for program, command in every_command()
+        for argument in command.params
+        if "RUN" in str(argument.metavar) or argument.help.startswith(("a run", "the earlier run", "the later run"))
+    }
 
 
 def test_latest_and_names_of_runs_are_taken_wherever_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -947,15 +959,16 @@ def test_latest_and_names_of_runs_are_taken_wherever_a_run_is(tmp_path: Path, mo
     commands = {name.split()[0] for name in arguments}
     assert {"report", "junit", "compare", "comment", "rank", "export", "bundle", "check", "reproduce", "power"} <= commands
     assert {name for name in arguments if name.startswith("export")} == {
-        f"export {each} run_directory" for each in ("mlflow", "wandb", "inspect", "nel", "sarif")
+        f"export {each} run" for each in ("mlflow", "wandb", "inspect", "nel", "sarif")
     }
-    for name, action in arguments.items():
+    for name, argument in arguments.items():
         if name.startswith("power"):  # takes profiles as well: see the tests of power
             continue
-        assert callable(action.type), name
+        reader = argument.type_descriptor.parameter_info.parser
+        assert callable(reader), name
         for text, run in (("latest", newest), (older.name, older), (str(older), older)):
-            read = action.type(text)
-            assert (read[-1] if isinstance(read, tuple) else read) == run, name
+            named = reader(text)
+            assert (named[-1] if isinstance(named, tuple) else named) == run, name
 
 
 def test_a_name_that_no_run_has_is_said_to_hold_none(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -967,8 +980,7 @@ def test_a_name_that_no_run_has_is_said_to_hold_none(tmp_path: Path, capsys: Cap
 
 @pytest.mark.parametrize(("arguments", "name"), [(["explian"], "explain"), (["init", "--ci", "jenkin"], "jenkins")])
 def test_a_misspelt_name_draws_the_nearest(arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
+    assert main(arguments) == 2
     assert f"Did you mean '{name}'?" in capsys.readouterr().err
 
 

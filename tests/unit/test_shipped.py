@@ -8,7 +8,16 @@ from pytest_vlmrobust import shipped as module
 from pytest_vlmrobust.shipped import shipped
 
 
-@pytest.mark.parametrize(("folder", "pattern"), [("suites", "test_*.py"), ("thresholds", "*.yaml"), ("vars", "*.groovy")])
+@pytest.mark.parametrize(
+    ("folder", "pattern"),
+    [
+        ("suites", "test_*.py"),
+        ("thresholds", "*.yaml"),
+        ("vars", "*.groovy"),
+        ("recipes", "submit/slurm/*.sbatch"),
+        ("recipes", "submit/kubernetes/*.yaml"),
+    ],
+)
 def test_a_checkout_has_the_files_at_its_top(folder: str, pattern: str) -> None:
     assert shipped(folder) == Path(module.__file__).parents[1] / folder
     assert list(shipped(folder).glob(pattern))

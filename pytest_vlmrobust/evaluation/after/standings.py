@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from pytest_vlmrobust.core.estimate import Estimate
 
@@ -19,8 +19,6 @@ class Quantity:
     better: Literal["higher", "lower"]
     unit: str = ""
     """How it is shown: ``%``, ``pp``, or empty for a plain number."""
-    ranks: bool = True
-    """Whether models can be ranked by it."""
 
     @property
     def unit_of_difference(self) -> str:
@@ -31,7 +29,7 @@ class Quantity:
 MEAN_ACCURACY = Quantity("mean_accuracy", "accuracy under settings", "higher", "%")
 CLEAN_ACCURACY = Quantity("clean_accuracy", "clean accuracy", "higher", "%")
 MEAN_DROP = Quantity("mean_drop", "mean drop", "lower", "pp")
-WORST_CASE_DROP = Quantity("worst_case_drop", "worst-case drop", "lower", "pp", ranks=False)
+WORST_CASE_DROP = Quantity("worst_case_drop", "worst-case drop", "lower", "pp")
 MEAN_CORRUPTION_ERROR = Quantity("mean_corruption_error", "mCE", "lower")
 QUANTITIES = {
     quantity.name: quantity for quantity in (MEAN_ACCURACY, CLEAN_ACCURACY, MEAN_DROP, WORST_CASE_DROP, MEAN_CORRUPTION_ERROR)
@@ -40,7 +38,8 @@ QUANTITIES = {
 
 Models are not ranked by the largest of many drops: the difference of two such maxima has no useful interval.
 """
-BY = tuple(name for name, quantity in QUANTITIES.items() if quantity.ranks)
+RankedBy = Literal["mean_accuracy", "clean_accuracy", "mean_drop", "mean_corruption_error"]
+BY: tuple[RankedBy, ...] = get_args(RankedBy)
 """The quantities that models can be ranked by; the first is the default."""
 
 

@@ -137,8 +137,7 @@ def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -
 
 @pytest.mark.parametrize("option", ["runs", "models", "samples", "groups"])
 def test_a_number_below_one_is_refused_by_its_name(option: str, capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["power", "default", f"--{option}", "0"])
+    assert main(["power", "default", f"--{option}", "0"]) == 2
     assert f"'0' is not a number of {option}. Expected 1 or more" in capsys.readouterr().err
 
 
@@ -266,8 +265,7 @@ def test_the_observatory_has_groups_of_its_own(option: str, capsys: Captured) ->
 
 @pytest.mark.parametrize("value", ["1.1", "-0.1", "nan", "much"])
 def test_a_correlation_is_a_number_from_0_to_1(value: str, capsys: Captured) -> None:
-    with pytest.raises(SystemExit):
-        main(["power", "default", "--groups", "9", f"--correlation={value}"])
+    assert main(["power", "default", "--groups", "9", f"--correlation={value}"]) == 2
     assert f"{value!r} is not a correlation. Expected a number from 0 to 1" in capsys.readouterr().err
 
 

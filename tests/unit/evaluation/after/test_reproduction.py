@@ -17,7 +17,7 @@ import pytest
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.backends.generation import generation_for
 from pytest_vlmrobust.backends.resolve import resolve
-from pytest_vlmrobust.cli import main, parser
+from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
@@ -34,6 +34,7 @@ from pytest_vlmrobust.evaluation.after.published import (
 )
 from pytest_vlmrobust.evaluation.after.reproduction import parse_names, reproduce
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell, write_manifest
+from tests.command_lines import read
 
 N = 100
 Rows = list[dict[str, str]]
@@ -461,7 +462,7 @@ def test_the_commands_are_ones_that_run(request: pytest.FixtureRequest) -> None:
             for command in table.commands:
                 program, *words = shlex.split(command)
                 if program == "vlmrobust":
-                    parser().parse_args(words)
+                    read(words)
                     continue
                 assert program == "pytest"
                 assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options, command
