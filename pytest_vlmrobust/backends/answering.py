@@ -126,8 +126,8 @@ def failure_reason(error: Exception) -> str:
 
 
 _WITHOUT_IMAGES = (
-    ". The request had no image: if the model answers no question without one, leave no_image out of the suite, and metrics that "
-    "need it, such as visual_gain"
+    ". The request had no image, and no run is GO without such answers (visual_gain). If the model cannot give them, write a "
+    "backend that sends it a grey image instead"
 )
 NOT_FINITE = "the model produced numbers that are not finite for this request. Try --vlm-dtype float32 or bfloat16"
 

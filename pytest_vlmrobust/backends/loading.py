@@ -356,7 +356,8 @@ def _plain_prompt(processor: Any, source: ModelSource, system_prompt: str = "") 
 
 
 def _rendered(processor: Any, source: ModelSource, system_prompt: str) -> str:
-    messages = conversation(system_prompt, message((), "?"))
+    question = "What is in the image?"
+    messages = conversation(system_prompt, message((), question))
     try:
         prompt = str(processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
     except Exception as error:  # a template is a program and can fail in any way
@@ -368,6 +369,11 @@ def _rendered(processor: Any, source: ModelSource, system_prompt: str) -> str:
         raise BackendError(
             f"{source.location}: the chat template writes the list of parts of a message into the prompt: it is for text alone. "
             "Add chat_template.jinja, as image-text-to-text checkpoints have it"
+        )
+    if question not in prompt:
+        raise BackendError(
+            f"{source.location}: the chat template leaves out the question. A message has a list of parts, {{'type': 'image'}} and "
+            f"{{'type': 'text', 'text': {question!r}}}. Make chat_template.jinja write part['text']"
         )
     return prompt
 

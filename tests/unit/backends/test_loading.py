@@ -255,6 +255,14 @@ def test_a_template_for_text_alone_is_refused(copied: Callable[[str], Path], req
     assert "the chat template writes the list of parts of a message into the prompt" in _said(folder, request_for("a"))
 
 
+def test_a_template_that_leaves_out_the_question_is_refused(
+    copied: Callable[[str], Path], request_for: Callable[..., Request]
+) -> None:
+    template = (folder := copied("internvl")) / "chat_template.jinja"
+    template.write_text(template.read_text().replace("part['text']", "part['value']"))
+    assert "internvl: the chat template leaves out the question." in _said(folder, request_for("a"))
+
+
 def test_a_tensor_of_another_shape_is_named(copied: Callable[[str], Path], request_for: Callable[..., Request]) -> None:
     folder = copied("qwen2_vl")
     config = json.loads((folder / "config.json").read_text())
