@@ -411,9 +411,11 @@ def _syntax_message(error: yaml.MarkedYAMLError, file: str) -> str:
     mark = error.problem_mark or error.context_mark
     line = f":{mark.line + 1}" if mark else ""
     problem = shorten(error.problem or "not YAML", 200)
-    advice = ". Indent with spaces: YAML does not allow tabs" if "'\\t'" in problem else ""
+    advice = "Check the indentation, colons and quotes of this line and the one before"
+    if "'\\t'" in problem:
+        advice = "Indent with spaces: YAML does not allow tabs"
     context = f" ({shorten(error.context, 200)})" if error.context else ""
-    return f"{file}{line}: not YAML: {problem}{context}{advice}"
+    return f"{file}{line}: not YAML: {problem}{context}. {advice}"
 
 
 def _too_deep(file: str, line: int) -> str:

@@ -405,7 +405,7 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
     columns = [key for key in entry.table() if key.startswith(META)] if entry.is_mapping else []
-    entries = entry.mapping([*SCOPE, *columns])
+    entries = entry.mapping([*SCOPE, *columns, f"{META}COLUMN"])  # the last for the message
     if not entries:
         entry.refuse(f"at least one of {', '.join(SCOPE)}")
     for key in _CELL_KEYS:

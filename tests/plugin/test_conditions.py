@@ -171,7 +171,7 @@ def test_a_policy_may_have_rules_about_what_a_run_leaves_out(project: Project) -
 
 def test_a_rule_about_a_suite_that_was_not_asked_for_is_said(project: Project) -> None:
     project.write("policy.yaml", POLICY + RULE.format(metric="pcri", rest="where: {dataset: other}, min: -50%"))
-    ends(project.run(), 0, "*warning 1 of 4 rules applied to no test of model: more")
+    ends(project.run(), 0, "*warning 1 of 4 rules applied to no test of model: more. Not measured: pcri. A suite measures *")
 
 
 def test_models_that_share_a_policy_are_looked_at_together(project: Project) -> None:

@@ -406,7 +406,10 @@ class Requirements:
             idle = [rule for rule, tests in use.met.items() if not tests and rule not in relative and rule.source not in unmet]
             if idle and not budget_lines(self.records):
                 ids = ", ".join(rule.id for rule in idle)
-                found.append(f"{len(idle)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {ids}")
+                measured = {measure.metric for measure, _ in use.measured}
+                lacking = ", ".join(dict.fromkeys(rule.metric for rule in idle if rule.metric not in measured))
+                why = f". Not measured: {lacking}. A suite measures what its vlm_metrics mark names" if lacking else ""
+                found.append(f"{len(idle)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {ids}{why}")
             found += [
                 f"{dataset} has no blocking rule: results of {name} there cannot cause a NO-GO. Add a rule, or leave it out "
                 "of --vlm-dataset"

@@ -311,6 +311,10 @@ waivers: [{id: W, metric: accuracy_drop, where: {model: m}, cap: 60pp, owner: me
         ("just words\n", "a.yaml:1: the file is the text 'just words'. Expected a mapping"),
         ("version: 1\nrules:\n\t- id: x\n", "a.yaml:3: not YAML: found character '\\t' that cannot start any token"),
         ("version: 1\nrules: [\n", "a.yaml:3: not YAML: "),
+        (
+            "version: 1\nrules:\n  - id: x\n   max: 1\n",
+            "Check the indentation, colons and quotes of this line and the one before",
+        ),
         ("version: 1\nversion: 1\n", "a.yaml:2: version is written twice, first in line 1. Keep one of them"),
         (
             "versoin: 1\n",
@@ -320,6 +324,10 @@ waivers: [{id: W, metric: accuracy_drop, where: {model: m}, cap: 60pp, owner: me
         ("version: 1\n? [a, b]\n: 1\n", "a.yaml:2: unknown key 'a list' in the file."),
         ("version: 1\n1: 2\n", "a.yaml:2: unknown key '1' in the file."),
         ("rules: []\n", "a.yaml:1: the file lacks 'version'. Required: version"),
+        (
+            "version: 1\nrules:\n  - {id: x, metric: accuracy_drop, max: 1pp, where: {camera: side}}\n",
+            "unknown key 'camera' in rules[1].where. Known: model, dataset, setting, family, level, category, meta.COLUMN",
+        ),
         ("version: 1\nrules: *nobody\n", "a.yaml:2: not YAML: found undefined alias 'nobody'"),
     ],
 )
