@@ -372,7 +372,7 @@ def _rendered(processor: Any, source: ModelSource, system_prompt: str) -> str:
         )
     if question not in prompt:
         raise BackendError(
-            f"{source.location}: the chat template leaves out the question. A message has a list of parts, {{'type': 'image'}} and "
+            f"{source.location}: the chat template leaves out the question. A message has a list of parts, such as "
             f"{{'type': 'text', 'text': {question!r}}}. Make chat_template.jinja write part['text']"
         )
     return prompt
