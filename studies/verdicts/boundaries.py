@@ -23,7 +23,6 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, Rule, Scope, Treatment, Waiver
 from pytest_vlmrobust.policies.budgets import Budgets
@@ -80,9 +79,12 @@ class Drawer:
     """By the name of a setting, or by those of a model and a setting with a space between."""
     unread: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     models: Mapping[str, ModelRef] = field(default_factory=lambda: {name: ModelRef(name, "scripted", "") for name in ("m", "n")})
-    album: NoThumbnails = field(default_factory=NoThumbnails)
     inferred: int = 0
     recalled: int = 0
+
+    def thumbnails(self, sample: Sample, setting: Setting) -> tuple[str, ...]:  # noqa: ARG002
+        """Returns nothing."""
+        return ()
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:  # noqa: ARG002 - there is one
         """Returns all samples."""

@@ -1,14 +1,18 @@
-"""The flow of a test: read, measure, judge."""
+"""The flow of a test: read, measure, judge; and what keeps a model busy with coming tests meanwhile."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from itertools import islice
 
-from pytest_vlmrobust.core.cell import Planned, Setting
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.cell import BASELINES, Cell, Planned, Setting
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.answers import CountedAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks, TaskData
@@ -18,7 +22,6 @@ from pytest_vlmrobust.evaluation.run.queue import CellRequest
 from pytest_vlmrobust.policies import Mode, Policy
 
 from .baseline import Baseline
-from .lookahead import Lookahead
 from .measure import Sources, measure, refused, why_not_asked
 from .reads import Reads, attempts_of
 from .record import judge
@@ -75,17 +78,12 @@ class Judge:
     @cached_property
     def coming(self) -> Lookahead:
         """The coming tests, which keep the model busy."""
-        sources = self.sources
-        return Lookahead(
-            self.evaluator,
-            self.asker,
-            self.policies,
-            lambda cell: Stopping.of(
-                reads := sources.reads_of(cell), sources.of_changed(reads), self.policies[cell.model], self.today
-            ),
-            lambda dataset: bool(sources.task(dataset)),
-            sources.why_task_not_shown,
-        )
+        return Lookahead(self)
+
+    def stopping_of(self, cell: Cell) -> Stopping | None:
+        """Starts the early stopping of a cell; ``None`` if it uses all samples."""
+        reads = self.sources.reads_of(cell)
+        return Stopping.of(reads, self.sources.of_changed(reads), self.policies[cell.model], self.today)
 
     def run(self, planned: Planned, settings: Sequence[Setting] = ()) -> Record:
         """Judges one test; ``settings`` are those of a summary metric. Evaluates the cells that it needs."""
@@ -110,3 +108,125 @@ class Judge:
         """Returns a judge that uses all answers, whatever the policies say."""
         policies = {name: dataclasses.replace(policy, mode=Mode.FULL) for name, policy in self.policies.items()}
         return dataclasses.replace(self, policies=policies)
+
+
+COMING = 512
+"""How many coming cells are considered for asking ahead."""
+
+
+@dataclass(eq=False)
+class Lookahead:
+    """The coming tests of a run, which keep its models busy: they may need more answers before their turn.
+
+    A test whose answers are available continues before its turn, with the same requests.
+    """
+
+    judge: Judge
+    between: tuple[int, int] = (0, 0)
+    """Answers that were inferred and recalled between tests, which no record counts yet."""
+    _coming: dict[Cell, None] = field(default_factory=dict)
+    _tested: set[Cell] = field(default_factory=set)
+    """Cells among them with a test."""
+    _begun: dict[Cell, Stopping] = field(default_factory=dict)
+    """Tests that were advanced before their turn."""
+    _expected: dict[Cell, int] = field(default_factory=dict)
+    """How many of the first samples of a cell are on their way."""
+
+    def plan(self, cells: Iterable[Cell], tested: Collection[Cell]) -> None:
+        """Sets the cells of a run."""
+        if self.judge.asker is not None:
+            self._coming.update(dict.fromkeys(cells))
+            self._tested.update(tested)
+
+    def begin(self, about: Planned) -> Stopping | None:
+        """Returns the started stopping of the current test, or ``None``."""
+        begun = None
+        if isinstance(about, Cell):
+            self._coming.pop(about, None)
+            begun = self._begun.pop(about, None)
+        self._ask_ahead(about.model)
+        return begun
+
+    def scores(self, requests: Sequence[CellRequest]) -> list[NDArray[np.float64]]:
+        """Evaluates parts of cells of a model together, and returns the scores of each."""
+        self._ask_ahead(requests[0].cell.model)
+        if len(requests) > 1:
+            self.expect(requests)
+        return [self.judge.evaluator.result(request.cell, request.places).values for request in requests]
+
+    def expect(self, requests: Sequence[CellRequest]) -> None:
+        """Queues these requests together, so that none waits for another."""
+        if self.judge.asker is not None and requests:
+            self.judge.asker.expect(requests)
+            self._ask_ahead(requests[0].cell.model)
+
+    def between_tests(self) -> None:
+        """Has the models that are asked go on with what coming tests need; the next record counts it."""
+        if self.judge.asker is None:
+            return
+        inferred, recalled = self.judge.asker.inferred, self.judge.asker.recalled
+        for model in self.judge.policies:
+            self.judge.asker.work_ahead(model)
+            self._ask_ahead(model)
+        more = self.judge.asker.inferred - inferred, self.judge.asker.recalled - recalled
+        self.between = (self.between[0] + more[0], self.between[1] + more[1])
+
+    def _ask_ahead(self, model: str) -> None:
+        """Queues requests of coming tests for a model while there is room."""
+        if self.judge.asker is None or self.judge.asker.room(model) <= 0:  # a model whose answers are all stored gets no requests
+            return
+        unanswered: set[Cell] = set()
+        for cell in list(islice((cell for cell in self._coming if cell.model == model), COMING)):
+            if self.judge.asker.room(model) <= 0:
+                return
+            try:
+                is_over = self._advance(cell, self.judge.asker, unanswered)
+            except Exception:  # noqa: BLE001 - it is about another test, which begins anew and meets the same error
+                self._begun.pop(cell, None)
+                is_over = True
+            if is_over:
+                del self._coming[cell]
+
+    def _advance(self, cell: Cell, asker: Evaluator, unanswered: set[Cell]) -> bool:
+        """Advances a coming cell with available answers; returns whether no further request is known."""
+        stopping = self._begun.get(cell) or self.judge.stopping_of(cell)
+        if stopping and cell not in self._tested:
+            return True
+        may_be_refused = cell.setting not in BASELINES and bool(self.judge.sources.task(cell.dataset))
+        if may_be_refused or stopping:
+            baselines = {Cell(cell.model, cell.dataset, setting) for setting in BASELINES}
+            if not unanswered & baselines:
+                everything = range(len(asker.samples(cell.dataset)))
+                answered = {
+                    each for each in baselines if asker.is_evaluated(each) or asker.scores_ahead(each, everything) is not None
+                }
+                unanswered |= baselines - answered
+            if unanswered & baselines:
+                return False
+            if self.judge.sources.why_task_not_shown(cell.model, cell.dataset):
+                return True
+        if not stopping:
+            asker.expect([CellRequest(cell)])
+            return True
+        self._begun[cell] = stopping
+        return self._advance_test(cell, stopping, asker)
+
+    def _advance_test(self, cell: Cell, stopping: Stopping, asker: Evaluator) -> bool:
+        while (requests := stopping.next()) and not stopping.at_look:
+            scores = asker.scores_ahead(cell, requests[0].places or ())
+            if scores is None:
+                self._expect_first(cell, stopping, asker)
+                return False
+            if np.isnan(scores).any():
+                return True
+            stopping.take([scores])
+        if stopping.at_look:
+            self._expect_first(cell, stopping, asker)
+        return True
+
+    def _expect_first(self, cell: Cell, stopping: Stopping, asker: Evaluator) -> None:
+        """Queues the first samples of a cell that are not pending yet."""
+        request = stopping.request(cell, self._expected.get(cell, 0), stopping.n_asked)
+        if request.places:
+            asker.expect([request])
+            self._expected[cell] = stopping.n_asked

@@ -303,7 +303,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
                 *(said_of_guesses([scores.under(NO_IMAGE)]) if cell.setting == NO_IMAGE or reads_blind(named) else ()),
                 *(baseline.left_out(cell.dataset, answers) if baseline and baseline.has_cell(cell) else ()),
             ),
-            examples=tuple(examples(scores.clean, result, answers.album)),
+            examples=tuple(examples(scores.clean, result, answers.thumbnails)),
         )
     excused = sources.why_task_not_shown(cell.model, cell.dataset)
     return Measurement(

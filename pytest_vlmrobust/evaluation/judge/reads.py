@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.run.answers import Answers, chances
 from pytest_vlmrobust.evaluation.run.chance import chance_level
-from pytest_vlmrobust.evaluation.run.data import TaskData
+from pytest_vlmrobust.evaluation.run.data import TaskData, unhinted
 from pytest_vlmrobust.evaluation.run.plan import families, non_thinking_counterpart
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
@@ -131,7 +131,7 @@ def _of_sweep(
         settings_of_reference = with_clean if Needs.REFERENCE_CLEAN in needs else asked
         by_need[Needs.REFERENCE_BY_SETTING] = _cells([reference], sweep.dataset, settings_of_reference)
     if Needs.UNHINTED_BY_SETTING in needs:
-        by_need[Needs.UNHINTED_BY_SETTING] = _cells([sweep.model], data.unhinted(sweep.dataset), with_clean)
+        by_need[Needs.UNHINTED_BY_SETTING] = _cells([sweep.model], unhinted(sweep.dataset, data.tasks), with_clean)
     if Needs.BASE_BY_SETTING in needs:
         by_need[Needs.BASE_BY_SETTING] = _cells([non_thinking_counterpart(models, sweep.model)], sweep.dataset, with_clean)
     return by_need

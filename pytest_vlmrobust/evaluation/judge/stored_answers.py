@@ -43,15 +43,6 @@ class Rescored:
         return f"{self.cell}, sample {self.sample!r}{view}: {letter}{scores}"
 
 
-@dataclass(frozen=True, slots=True)
-class NoThumbnails:
-    """A source without thumbnails."""
-
-    def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
-        """Returns nothing."""
-        return ()
-
-
 @dataclass(eq=False)
 class StoredAnswers:
     """The answers of a finished run, read from its evidence.
@@ -61,7 +52,6 @@ class StoredAnswers:
 
     evidence: Evidence
     models: Mapping[str, ModelRef] = field(default_factory=dict)
-    album: NoThumbnails = field(default_factory=NoThumbnails)
     inferred: int = 0
     recalled: int = 0
     rescored: list[Rescored] = field(default_factory=list)
@@ -74,6 +64,10 @@ class StoredAnswers:
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""
         return self.evidence.corpus_metric(dataset)
+
+    def thumbnails(self, sample: Sample, setting: Setting) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
+        """Returns no thumbnails: the images are not looked for."""
+        return ()
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset that the run asked about."""

@@ -18,14 +18,6 @@ from pytest_vlmrobust.store import Answer
 from .results import CellResult
 
 
-class Thumbnails(Protocol):
-    """The source of images for examples."""
-
-    def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
-        """Returns the file of each image of a view; empty names without a thumbnail, empty without images."""
-        ...
-
-
 class Questions(Protocol):
     """The samples of a run's datasets."""
 
@@ -49,9 +41,8 @@ class Answers(Questions, Protocol):
         """The models by the name that cells use."""
         ...
 
-    @property
-    def album(self) -> Thumbnails:
-        """The source of thumbnails."""
+    def thumbnails(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
+        """Returns the file of each image of a view; empty names without a thumbnail, nothing without images."""
         ...
 
     def corpus_metric(self, dataset: str) -> str:
@@ -100,10 +91,9 @@ class PartOfAnswers:
         """The models by their name in cells."""
         return self.whole.models
 
-    @property
-    def album(self) -> Thumbnails:
-        """The source of thumbnails."""
-        return self.whole.album
+    def thumbnails(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
+        """Returns the file of each image of a view."""
+        return self.whole.thumbnails(sample, setting)
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a dataset as a whole."""

@@ -49,10 +49,6 @@ class TaskData(Protocol):
         """The task of every dataset made from a collection."""
         ...
 
-    def unhinted(self, name: str) -> str:
-        """Returns the dataset with the same questions as ``name`` but without hints."""
-        ...
-
     def lacking(self, name: str) -> str:
         """Returns why the task of ``name`` has no questions for its collection, and what to do; else an empty text."""
         ...
@@ -65,10 +61,6 @@ class StoredTasks:
     tasks: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Dataset to the reason why its task asked nothing."""
-
-    def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same questions as ``name`` without hints."""
-        return unhinted(name, self.tasks)
 
     def lacking(self, name: str) -> str:
         """Returns why the task of ``name`` had no questions for its collection; else an empty text."""
@@ -147,10 +139,6 @@ class RunData:
                 raise
         for typed in self.collections.values():
             self._collection(typed)
-
-    def unhinted(self, name: str) -> str:
-        """Returns the dataset with the same questions as ``name`` but without hints."""
-        return unhinted(name, self.tasks)
 
     def lacking(self, name: str) -> str:
         """Returns why the task of ``name`` has no questions for its collection, and what to do; else an empty text."""

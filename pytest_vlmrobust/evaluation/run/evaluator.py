@@ -179,7 +179,7 @@ class Evaluator:
             ledger=self.ledger,
         )
         pictures = Pictures(self.options.pictures) if self.options.pictures else None
-        self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
+        self.thumbnails = Album(self._views, self.store, pictures, read_only=self.options.offline).files
         self.encoded: dict[str, str] = {}
         """The stored JSON of predictions of the current cell, by key."""
         self.inferred = 0

@@ -6,62 +6,26 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import NEWLY_WRONG, Example, Picture, Record, Reply
-from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
+from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.datasets import corpus_metric
-from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.journal import FILE_NAME
 from pytest_vlmrobust.store.questions import changes_to_json
 
-from .answers import Thumbnails
 from .results import UNASKED, CellResult
 from .views import of_view
 
-
-class EvidenceSource(Protocol):
-    """The source of facts about answers: the evaluator."""
-
-    @property
-    def encoded(self) -> Mapping[str, str]:
-        """The stored JSON of predictions of the current cell, by key."""
-        ...
-
-    def dataset(self, name: str) -> Dataset:
-        """Returns the dataset called ``name``."""
-        ...
-
-    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the image digests of samples that were shown clean, by id."""
-        ...
-
-    def model_fingerprint(self, model: str) -> Mapping[str, Any]:
-        """Returns the fingerprint of a model."""
-        ...
-
-    def samples_in_model_coordinates(self, model: str, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset with boxes in the model's coordinates."""
-        ...
-
-    def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a dataset that the run asks about."""
-        ...
-
-    def question(self, sample: Sample, setting: Setting) -> Sample:
-        """Returns a sample as a setting changes its question."""
-        ...
-
-    def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
-        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
-        ...
+if TYPE_CHECKING:
+    from .evaluator import Evaluator
 
 
 _JOINED_SECONDS = 1.0
@@ -73,7 +37,7 @@ class EvidenceWriter:
     """Puts the result of every cell into the evidence; called by the evaluator."""
 
     evidence: Evidence
-    source: EvidenceSource
+    source: Evaluator
     _known: set[tuple[str, str]] = field(default_factory=set)
     _changed: set[tuple[str, Setting]] = field(default_factory=set)
     """Datasets with settings whose changed questions are stored."""
@@ -154,8 +118,11 @@ RIGHT = 0.5
 LONGEST = 500
 """Characters kept of a question or an answer."""
 
+Thumbnails: TypeAlias = Callable[[Sample, Setting], tuple[str, ...]]
+"""The file of each image of a view; empty names without a thumbnail, nothing without images."""
 
-def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
+
+def examples(clean: CellResult, result: CellResult, thumbnails: Thumbnails) -> tuple[Example, ...]:
     """Returns samples that a setting turned wrong; for patches, samples answered only by the whole image or only by a patch."""
     setting = result.cell.setting
     if setting in BASELINES:
@@ -163,11 +130,11 @@ def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[
     if result.views == 1:
         lost = [index for index, (before, after) in enumerate(_pairs(clean, result)) if after < before]
         chosen = spread(lost, result.samples, MOST[NEWLY_WRONG])
-        return tuple(_perturbed(index, clean, result, album) for index in chosen)
+        return tuple(_perturbed(index, clean, result, thumbnails) for index in chosen)
     whole = [index for index, (before, after) in enumerate(_pairs(clean, result)) if before >= RIGHT > after]
     patch = [index for index, (before, after) in enumerate(_pairs(clean, result)) if before < RIGHT <= after]
     return tuple(
-        _in_patches(kind, index, clean, result, album)
+        _in_patches(kind, index, clean, result, thumbnails)
         for kind, found in ((WHOLE_ONLY, whole), (PATCH_ONLY, patch))
         for index in spread(found, result.samples, MOST[kind])
     )
@@ -198,7 +165,7 @@ def _pairs(clean: CellResult, result: CellResult) -> Iterable[tuple[float, float
     return zip(clean.values.tolist(), result.values.tolist(), strict=True)
 
 
-def _perturbed(index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
+def _perturbed(index: int, clean: CellResult, result: CellResult, thumbnails: Thumbnails) -> Example:
     setting, sample = result.cell.setting, result.samples[index]
     replies = [_reply(about, *_answer(one, index, 0)) for about, one in ((str(CLEAN), clean), (str(setting), result))]
     shown = clean.samples[index].options
@@ -206,18 +173,18 @@ def _perturbed(index: int, clean: CellResult, result: CellResult, album: Thumbna
         replies[0] = replace(replies[0], option=shown.get(replies[0].answer, ""))
     changed = range(len(sample.images)) if sample.perturbed is None else sample.perturbed
     pictures = [
-        *_pictures(str(CLEAN), sample, album.files(clean.samples[index], CLEAN)),
-        *_pictures(str(setting), sample, album.files(sample, setting), shown=changed),
+        *_pictures(str(CLEAN), sample, thumbnails(clean.samples[index], CLEAN)),
+        *_pictures(str(setting), sample, thumbnails(sample, setting), shown=changed),
     ]
     return _example(NEWLY_WRONG, sample, replies, pictures)
 
 
-def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
+def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, thumbnails: Thumbnails) -> Example:
     sample, views = result.samples[index], result.views
     answers = {str(CLEAN): _answer(clean, index, 0)}
     answers |= {patch_name(view, views): _answer(result, index, view) for view in range(views)}
-    seen = {str(CLEAN): album.files(clean.samples[index], CLEAN)}
-    files = album.files(sample, result.cell.setting)
+    seen = {str(CLEAN): thumbnails(clean.samples[index], CLEAN)}
+    files = thumbnails(sample, result.cell.setting)
     seen |= {patch_name(view, views): of_view(files, view, views) for view in range(views)}
     asked = {about: answer for about, answer in answers.items() if answer[1] is not UNASKED}
     pictures = [

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import ImageError, UsageError
 from pytest_vlmrobust.core.sample import META, UNDECLARED, Sample
@@ -17,6 +13,7 @@ from pytest_vlmrobust.core.words import first_few, percent, quantity
 from pytest_vlmrobust.datasets import Dataset, corpus_metric
 from pytest_vlmrobust.datasets.benchmarks import UNKNOWN
 from pytest_vlmrobust.scoring import check_scoring
+from pytest_vlmrobust.store.run_directory import encode_thumbnail
 
 from .chance import chance_level
 
@@ -24,10 +21,7 @@ SHOWN = 20
 """Questions that are drawn."""
 MEASURED = 20_000
 """Images that are opened at most."""
-LONG_EDGE = 320
-"""Pixels of the longer side of a drawn image at most."""
 _COMMONEST = 5
-_QUALITY = 80
 
 Facts = list[tuple[str, str]]
 
@@ -220,15 +214,6 @@ def _target(sample: Sample) -> str:
 
 def _thumbnail(sample: Sample, place: int) -> bytes:
     try:
-        return _encode(sample.images[place].load())
+        return encode_thumbnail(sample.images[place].load())
     except ImageError:
         return b""
-
-
-def _encode(pixels: NDArray[np.uint8]) -> bytes:
-    from PIL import Image
-
-    picture, stream = Image.fromarray(pixels), io.BytesIO()
-    picture.thumbnail((LONG_EDGE, LONG_EDGE))
-    picture.save(stream, "WEBP", quality=_QUALITY)
-    return stream.getvalue()

@@ -47,7 +47,6 @@ from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.reads import labels_missing
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stopping import look_sizes, risk_shares, with_risk
-from pytest_vlmrobust.evaluation.judge.stored_answers import NoThumbnails
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest
@@ -87,8 +86,10 @@ class Answers:
         self.asked: dict[str, set[int]] = {}
         self.everyone = tuple(replace(one, **{"category": "", **changes}) for one in SAMPLES[: len(clean)])
         self.models = {"model": ModelRef("model", "scripted", "")}
-        self.album = NoThumbnails()
         self.inferred = self.recalled = 0
+
+    def thumbnails(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
+        return ()
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
         return self.everyone

@@ -22,7 +22,7 @@ from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sa
 
 def shown(evaluator: Evaluator, of: Cell) -> tuple[Example, ...]:
     clean = evaluator.result(Cell(of.model, of.dataset, CLEAN))
-    return examples(clean, evaluator.result(of), evaluator.album)
+    return examples(clean, evaluator.result(of), evaluator.thumbnails)
 
 
 def pixels(folder: Path, file: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -183,7 +183,7 @@ def test_examples_show_what_was_asked_about(world: World, tmp_path: Path) -> Non
     second = perturbations.get("patches:2")(picture(0), seed=1)[1].tobytes()
     world.model.answer = lambda request: "B" if request.images[0].tobytes() == second else "A"
     evaluator = world.evaluator(patch_stop=True, pictures=tmp_path)
-    (found,) = examples(evaluator.result(Cell("model", "data", CLEAN)), evaluator.result(PATCHES), evaluator.album)
+    (found,) = examples(evaluator.result(Cell("model", "data", CLEAN)), evaluator.result(PATCHES), evaluator.thumbnails)
     assert [reply.about for reply in found.replies] == ["clean", "patch 1,1", "patch 1,2"]
     assert [one.frame for one in found.pictures] == ["wrong", "wrong", "right"]
 
