@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.conversion import prepare, to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
+from pytest_vlmrobust.core.errors import StoreError
 
 from .evaluation import Evaluation
 from .inputs import Inputs
@@ -255,8 +257,12 @@ class Results:
         """
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
+        fingerprints: Mapping[str, Mapping[str, Any]] = {}
+        with contextlib.suppress(StoreError):  # which the decision says
+            fingerprints = self.evaluation.evidence.models()
+        inputs, evaluation = self.inputs, self.evaluation
         measured = measured_facts(
-            self.records, self.inputs.models, self.inputs.data, self.evaluation.hold_backend, self.processes
+            self.records, inputs.models, inputs.data, evaluation.hold_backend, self.processes, fingerprints=fingerprints
         )
         measured["spending"] = self._spending_by_model
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from collections.abc import Sequence
 
 import pytest
 
@@ -99,6 +100,15 @@ def test_pages_of_several_models_are_in_a_bundle_and_verified(project: Project, 
         capsys.readouterr()
         assert main(["verify", str(save(files, project.path / "t.zip"))]) == 1
         assert f"DIFFERS  {name} is not what the records give" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_report_of_workers_is_verified(project: Project, workers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that asks knows the questions, and so another fingerprint of a scripted model than the one that reports."""
+    project.script({"setting": "invert", "answer": "A"}, {"right": 0.9}, name="other")
+    project.run("--vlm-report=out", "--vlm-aa", *workers, models=("model", "other"))
+    project.verify(project.path / "out")
+    assert "everything agrees" in capsys.readouterr().out
 
 
 def test_a_report_without_answers_says_that_nothing_is_ranked(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

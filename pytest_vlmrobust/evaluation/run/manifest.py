@@ -87,9 +87,12 @@ def measured_facts(
     data: RunData,
     hold_backend: Callable[[ModelRef], Guard],
     processes: Mapping[str, Any],
+    *,
+    fingerprints: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, object]:
     """Returns the part of the manifest known after the tests: the fingerprints of models, the data, and the outcomes.
 
+    ``fingerprints`` are those that answers were stored with: a worker may know another part of a model than this process.
     An unavailable value is replaced by the reason. A model whose tests all ended in errors, with a reason from a process,
     is not contacted again, because its server may hang.
     """
@@ -99,12 +102,14 @@ def measured_facts(
         if record.outcome is not Outcome.ERROR:
             problems.pop(record.model, None)
     datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
+
+    def found(name: str, ref: ModelRef) -> object:
+        in_process = name in problems
+        return {"error": problems[name]["problem"]} if in_process else _or_error(partial(_fingerprint, hold_backend, ref))
+
     return {
         "models": {
-            name: {**model_origin(ref), "fingerprint": {"error": problems[name]["problem"]}}
-            if name in problems
-            else {**model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, hold_backend, ref))}
-            for name, ref in models.items()
+            name: {**model_origin(ref), "fingerprint": fingerprints.get(name) or found(name, ref)} for name, ref in models.items()
         },
         "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},
         "outcomes": dict(Counter(str(record.outcome) for record in records)),

@@ -61,8 +61,11 @@ def test_a_backend_that_raises_anything_is_named_in_the_manifest(monkeypatch: py
     monkeypatch.setattr(ScriptedBackend, "fingerprint", broken)
     refs = {"m": ModelRef("m", "scripted", "")}
     backend = ScriptedBackend(lambda _request: "A", version="1", name="m")
-    found = manifest.measured_facts([], refs, RunData([]), lambda ref: Guard(lambda: backend, ref.name), {})
+    found = manifest.measured_facts([], refs, RunData([]), lambda ref: Guard(lambda: backend, ref.name), {}, fingerprints={})
     assert found["models"]["m"]["fingerprint"] == {  # type: ignore[index]  # objects
         "error": "the backend of model 'm' raised ZeroDivisionError: no weights (test_manifest.py:59) in its fingerprint. "
         "Fix the backend"
     }
+    stored = {"m": {"backend": "scripted"}}
+    known = manifest.measured_facts([], refs, RunData([]), lambda ref: Guard(lambda: backend, ref.name), {}, fingerprints=stored)
+    assert known["models"]["m"]["fingerprint"] == stored["m"]  # type: ignore[index]  # objects
