@@ -1,14 +1,15 @@
-"""Tests of many cases, how tests are shared out among workers, and the tables of numbers that they are held against."""
+"""Tests of many cases, how tests are collected and shared out among workers, and the tables that they are held against."""
 
 from __future__ import annotations
 
 import csv
+import gc
 import inspect
 import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,17 @@ def pytest_configure() -> None:
         os.environ.pop(name, None)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects without garbage collection, which walks all modules and tests again and again and drops none of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

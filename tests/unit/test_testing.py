@@ -16,6 +16,8 @@ from pytest_vlmrobust.testing import CHECKS, PROFILES, PROPERTIES, check_metric,
 
 Array = NDArray[np.float64]
 Sweep = dict[str, Array]
+FEW = PROFILES["vlm-fast"]
+"""Examples among which every planted mistake is found."""
 
 
 def good(clean: Array, perturbed: Array) -> float:
@@ -123,7 +125,7 @@ def _shuffling(perturbed: Array) -> float:
 )
 def test_a_bad_metric_is_told_what_is_wrong(metric: Callable[..., float], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        check_metric(metric)
+        check_metric(metric, examples=FEW)
 
 
 def test_the_first_of_ties_is_found_by_the_few_examples_of_the_default_profile() -> None:
@@ -132,7 +134,7 @@ def test_the_first_of_ties_is_found_by_the_few_examples_of_the_default_profile()
         return float(clean[perturbed.argmin()]) if known else math.nan
 
     with pytest.raises(AssertionError, match=r"metric 'first_of_ties' depends on the order of the samples"):
-        check_metric(first_of_ties, examples=PROFILES["vlm-fast"], check="permutation")
+        check_metric(first_of_ties, check="permutation", examples=FEW)
 
 
 def test_a_metric_that_changes_its_mind_is_found() -> None:
@@ -143,24 +145,24 @@ def test_a_metric_that_changes_its_mind_is_found() -> None:
         return float(len(calls)) if perturbed.size else math.nan
 
     with pytest.raises(AssertionError, match=r"metric 'moody' returned \d+\.0, then \d+\.0 for the same scores"):
-        check_metric(moody)
+        check_metric(moody, examples=FEW)
 
 
 def test_declared_bounds_are_held_to() -> None:
     record = Metric(good, "mine", (Needs.CLEAN, Needs.PERTURBED), bounds=(0.0, 1.0))
     with pytest.raises(AssertionError, match=r"metric 'mine' returned -\d\.\d+, outside its bounds 0\.0 to 1\.0"):
-        check_metric(record)
+        check_metric(record, check="bounds")
 
 
 def test_the_declared_value_of_a_perfect_model_is_held_to() -> None:
     record = Metric(good, "mine", (Needs.CLEAN, Needs.PERTURBED), perfect=1.0)
     with pytest.raises(AssertionError, match=r"metric 'mine' returned 0\.0 for a perfect model: expected 1\.0, as declared"):
-        check_metric(record)
+        check_metric(record, examples=FEW)
 
 
 def test_the_smallest_example_is_shown() -> None:
     with pytest.raises(AssertionError) as caught:
-        check_metric(_first)
+        check_metric(_first, examples=FEW)
     assert "perturbed=[0.0, 1.0]" in str(caught.value)
     assert "perturbed=[1.0, 0.0]" in str(caught.value)
 
@@ -198,7 +200,7 @@ def test_every_kind_of_argument_is_made() -> None:
 def test_one_check_alone_can_be_made() -> None:
     check_metric(_first, check="float")
     with pytest.raises(AssertionError, match="depends on the order of the samples"):
-        check_metric(_first, check="permutation")
+        check_metric(_first, check="permutation", examples=FEW)
     with pytest.raises(UnknownName, match=r"unknown check 'permutations'\. Did you mean 'permutation'\?"):
         check_metric(_first, check="permutations")
 
@@ -235,8 +237,10 @@ def test_a_metric_that_gets_worse_when_the_model_gets_better_is_found() -> None:
         r"    called with perturbed=\[0\.0\]\n    and then with perturbed=\[1\.0\]"
     )
     with pytest.raises(AssertionError, match=message):
-        check_metric(record)
-    check_metric(Metric(_share, "mine", (Needs.PERTURBED,), better="lower", not_monotone={Needs.PERTURBED: "so it is"}))
+        check_metric(record, examples=FEW)
+    check_metric(
+        Metric(_share, "mine", (Needs.PERTURBED,), better="lower", not_monotone={Needs.PERTURBED: "so it is"}), check="monotone"
+    )
 
 
 @pytest.mark.parametrize(("direction", "never"), [(-1, "rises"), (0, "changes")])
@@ -244,7 +248,7 @@ def test_a_declared_direction_is_held_to(direction: Any, never: str) -> None:
     record = Metric(_share, "mine", (Needs.PERTURBED,), monotone={Needs.PERTURBED: direction})
     message = rf"its record says monotone=\{{Needs\.PERTURBED: {direction}\}}, so that it never {never}\n"
     with pytest.raises(AssertionError, match=message):
-        check_metric(record)
+        check_metric(record, examples=FEW)
 
 
 def _sweep_first(perturbed_by_setting: Sweep) -> float:
@@ -254,7 +258,7 @@ def _sweep_first(perturbed_by_setting: Sweep) -> float:
 
 def test_the_order_of_settings_does_not_matter_either() -> None:
     with pytest.raises(AssertionError, match=r"metric '_sweep_first' depends on the order of the samples"):
-        check_metric(_sweep_first)
+        check_metric(_sweep_first, examples=FEW)
 
 
 def test_the_declared_value_for_scores_that_nothing_changes_is_held_to() -> None:
@@ -272,7 +276,7 @@ def _share_of_gain(clean: Array, no_image: Array) -> float:
 def test_the_declared_value_for_images_that_add_nothing_is_held_to() -> None:
     record = Metric(_share_of_gain, "mine", (Needs.CLEAN, Needs.NO_IMAGE), blind=math.nan)
     with pytest.raises(AssertionError, match=r"metric 'mine' returned 0\.0 when images add nothing: expected nan, as declared"):
-        check_metric(record)
+        check_metric(record, examples=FEW)
 
 
 def test_a_formula_that_is_not_the_one_of_its_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,12 +303,12 @@ def test_a_metric_that_fails_now_and_then_is_told_so() -> None:
 
 def test_messages_carry_nothing_of_hypothesis() -> None:
     with pytest.raises(AssertionError) as caught:
-        check_metric(_first)
+        check_metric(_first, examples=FEW)
     assert not getattr(caught.value, "__notes__", [])
     assert "Falsifying" not in str(caught.value)
 
 
 def test_what_a_metric_raised_is_behind_the_message() -> None:
     with pytest.raises(AssertionError) as caught:
-        check_metric(_broken)
+        check_metric(_broken, examples=FEW)
     assert isinstance(caught.value.__cause__, KeyError)
