@@ -254,8 +254,14 @@ class _Material:
 
 
 @cache
+def _data(collection: str) -> RunData:
+    """Returns the data of a collection, of which all tasks share the identities."""
+    return RunData((collection,))
+
+
+@cache
 def _context_of_task(collection: str, task: str) -> DatasetFacts:
-    return DatasetFacts(task, MEAN, RunData((collection,)).open(f"{collection}.{task}").samples())
+    return DatasetFacts(task, MEAN, _data(collection).open(f"{collection}.{task}").samples())
 
 
 @cache
