@@ -82,7 +82,7 @@ def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
 FIRST = ("choices", 0, "logprobs", "content", 0, "top_logprobs", 0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("broken", "error"),
     [
         (changed(("choices", 0, "logprobs"), None), NoLogprobs),
@@ -124,7 +124,7 @@ def test_text_in_parts_is_text(parts: list[Any]) -> None:
     assert text_prediction(changed(("choices", 0, "message", "content"), parts), "generate").text == "ab"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("sent", "finish"),
     [
         *((name, "stop") for name in ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "STOP", None)),
@@ -161,7 +161,7 @@ def test_all_that_is_said_tells_models_apart() -> None:
     assert said(reply("", refusal="no")) == "no"
 
 
-@pytest.mark.parametrize("count", [-5, "7", 7.0, float("nan"), float("inf"), 10**30, True, [7]])
+@pytest.mark.cases("count", [-5, "7", 7.0, float("nan"), float("inf"), 10**30, True, [7]])
 def test_a_number_of_tokens_that_can_be_none_is_not_known(count: Any) -> None:
     prediction = text_prediction({**reply("A"), "usage": {"prompt_tokens": count, "completion_tokens": 1}}, "generate")
     assert prediction.tokens is None
@@ -189,7 +189,7 @@ def test_tokens_and_what_answered_are_noted() -> None:
 TOKENS = ["<|im_end|>", "<image>", "<image_soft>", "<image>x", "\n", "\n\n", "#", " #"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("tokens", "text", "expected", "count"),
     [
         (TOKENS, "no tokens here\n\n #", "no tokens here\n\n #", 0),

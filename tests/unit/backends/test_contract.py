@@ -180,9 +180,7 @@ def test_an_error_that_says_what_to_do_stays_as_it_is(error: Exception) -> None:
     assert caught.value is error
 
 
-@pytest.mark.parametrize(
-    "error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), OSError("no"), pytest.exit.Exception("x")]
-)
+@pytest.mark.cases("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), OSError("no"), pytest.exit.Exception("x")])
 def test_what_a_factory_raises_is_an_error_of_the_user(error: BaseException) -> None:
     with pytest.raises(ModelError, match=rf"the backend of model 'm' raised {type(error).__name__}.* in its factory. Fix"):
         Guard(lambda: raising(error), "m")
@@ -378,7 +376,7 @@ def test_a_thread_that_cannot_be_started_is_an_error_in_words(monkeypatch: pytes
         one.infer([REQUEST])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("prediction", "problem"),
     [
         (None, "a NoneType in place of a Prediction"),
@@ -414,7 +412,7 @@ def test_what_breaks_the_contract_is_an_error_of_that_request_alone(prediction: 
     assert len(broken.error) < 500
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "prediction",
     [
         Prediction("B", "letter_logits", logprobs={"A": -math.inf, "B": np.float32(-0.25)}),  # type: ignore[dict-item]

@@ -27,7 +27,7 @@ def _ref(mode: str = "direct", **generation: Any) -> ModelRef:
     return ModelRef(name="m", backend="transformers", location="x", prompt_mode=mode, generation=generation)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("mode", "options", "expected"),
     [
         ("direct", {}, Generation(max_new_tokens=2048, temperature=0.0)),
@@ -50,7 +50,7 @@ def test_only_direct_answers_begin_with_their_letter() -> None:
     assert [scores_letters(dataclasses.replace(_ref("direct"), answer=answer)) for answer in ("letters", "text")] == [True, False]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("generation", "message"),
     [
         ({"temprature": 0.1}, r"'temprature' is unknown. Did you mean 'temperature'\? Known: max_new_tokens,"),

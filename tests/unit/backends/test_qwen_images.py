@@ -107,7 +107,7 @@ def test_gives_the_bits_of_the_library(
         _assert_same_bits(pair, pictures)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 200), (200, 1), (2, 3), (3, 400), (1, 199), (1500, 40), (1344, 1008)])
+@pytest.mark.cases("size", [(1, 1), (1, 200), (200, 1), (2, 3), (3, 400), (1, 199), (1500, 40), (1344, 1008)])
 def test_odd_and_small_pictures(size: tuple[int, int]) -> None:
     _assert_same_bits(_pair(), _picture(*size))
 
@@ -146,8 +146,8 @@ def test_arrays_are_left_to_the_library() -> None:
     _assert_same_bits(_pair(), [_picture(56, 56)], do_resize=False)
 
 
-@pytest.mark.parametrize("flipped", [np.s_[:], np.s_[::-1], np.s_[:, ::-1]])
-@pytest.mark.parametrize("size", [(56, 84), (60, 80)])
+@pytest.mark.cases("flipped", [np.s_[:], np.s_[::-1], np.s_[:, ::-1]])
+@pytest.mark.cases("size", [(56, 84), (60, 80)])
 def test_arrays_are_cut_as_the_pictures_that_they_are(size: tuple[int, int], flipped: Any) -> None:
     library, fast = _pair()
     arrays = [np.asarray(_picture(*size, seed))[flipped] for seed in (1, 2)]

@@ -116,7 +116,7 @@ def test_what_cannot_be_used_says_why(here: Path, name: str, message: str) -> No
         resolve(name)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "message"),
     [
         ("openai:https://me:pa55word@host/v1#m", "'openai:https://...#m': a base URL has a user or a password before the host"),
@@ -180,7 +180,7 @@ def test_an_adapter_alone_says_what_to_do_where_its_base_is_not_here(here: Path)
     assert (ref.location, ref.adapter) == ("some/model", str(folder))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "short"),
     [
         ("tiny", "tiny"),
@@ -238,7 +238,7 @@ def test_opening_reads_no_file_but_checks_the_parameters() -> None:
         open_backend(_ref("transformers", generation={"top_p": 2}))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("options", "message"),
     [
         ({"device": "gpu"}, "device 'gpu': expected 'auto', 'cpu', 'mps', 'cuda' or 'cuda:N'"),

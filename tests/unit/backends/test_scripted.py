@@ -261,7 +261,7 @@ def test_the_right_answers_are_part_of_the_fingerprint_where_they_are_read(tmp_p
     assert "answers" not in _declared(tmp_path, "{answer: A}").fingerprint()
 
 
-@pytest.mark.parametrize("name", oracles())
+@pytest.mark.cases("name", oracles())
 def test_shipped_oracles_open_and_say_what_they_are(name: str) -> None:
     ref = resolve(f"scripted:oracle/{name}")
     assert ref.name == name

@@ -17,7 +17,7 @@ numbers = st.floats(-1e4, 1e4)
 any_box = st.tuples(numbers, numbers, numbers, numbers)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("box", "value"),
     [
         (UNIT, 1.0),
@@ -56,7 +56,7 @@ def test_eyes_are_swapped_when_they_then_overlap_more() -> None:
     assert are_swapped(((8, 2, 6, 0), UNIT), (UNIT, AWAY))
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.cases("convention", CONVENTIONS)
 def test_what_is_written_in_a_space_is_read_back(convention: str) -> None:
     space, size = box_space(convention, (200, 100), (280, 56)), (200, 100)
     box = (10.0, 20.0, 30.0, 90.0)

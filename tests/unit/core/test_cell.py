@@ -45,7 +45,7 @@ def test_any_text_is_read_as_it_stands_or_refused(text: str) -> None:
         assert str(Setting.parse(text)) == text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "steps"),
     [
         ("flip_h", (Step("flip_h"),)),
@@ -59,7 +59,7 @@ def test_spelling(text: str, steps: tuple[Step, ...]) -> None:
     assert Setting.parse(text).steps == steps
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "part"),
     [
         ("", ""),

@@ -99,7 +99,7 @@ def test_what_is_no_finite_number_is_null_and_read_back_as_undefined(value: floa
     assert math.isnan(read.by_name["a"])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("data", "problem"),
     [
         ({}, "name of the outer is absent"),
@@ -144,7 +144,7 @@ def deep(depth: int) -> bytes:
     return b'{"a": ' + b"[" * (depth - 1) + b"0" + b"]" * (depth - 1) + b"}"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "value"),
     [
         (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
@@ -159,7 +159,7 @@ def test_a_text_of_json_is_read(content: bytes | str, value: object) -> None:
     assert read_json(deep(DEEPEST))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "said"),
     [
         (b"", "Expecting value"),

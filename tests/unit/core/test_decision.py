@@ -125,7 +125,7 @@ PASSED = [ended(0, "a", Outcome.PASS), ended(1, "b", Outcome.PASS)]
 GO, NO_GO, INCOMPLETE, INCONCLUSIVE = Decision.GO, Decision.NO_GO, Decision.INCOMPLETE, Decision.INCONCLUSIVE
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("scope", "records", "run", "models"),
     [
         (OF_BOTH, PASSED, GO, [GO, GO]),

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.errors import (
 ALL = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, VlmRobustError)]
 
 
-@pytest.mark.parametrize("error", ALL)
+@pytest.mark.cases("error", ALL)
 def test_every_error_stands_in_the_tree_at_the_top_and_prints_under_the_package(error: type[VlmRobustError]) -> None:
     assert error.__name__ in (errors.__doc__ or "")
     assert error.__module__ == "pytest_vlmrobust"

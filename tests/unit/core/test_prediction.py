@@ -19,7 +19,7 @@ def test_the_most_probable_letters() -> None:
     assert letter("A").most_probable == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("prediction", "contradicts"),
     [
         (letter("A", A=-0.1, B=-2.0), False),

@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.words import LONGEST, number, on_one_line, printable, quantity, without_halves
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("count", "words", "said"),
     [
         (0, ("verdict",), "0 verdicts"),
@@ -28,7 +28,7 @@ def test_infinity_is_not_undefined() -> None:
     assert [number(value, "pp") for value in (math.inf, -math.inf, math.nan)] == ["infinity", "-infinity", "undefined"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "shown"),
     [
         ("größe 設定 \U0001f600 \N{NO-BREAK SPACE}", "größe 設定 \U0001f600 \N{NO-BREAK SPACE}"),

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.drafts import options_in, put_together
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "asked", "options"),
     [
         ("Which way?\nA. Left.\nB. Right.", "Which way?", ["Left.", "Right."]),
@@ -30,9 +30,7 @@ def test_options_are_found(question: str, asked: str, options: list[str]) -> Non
     assert options_in(question) == (asked, dict(zip("ABCDEFGH", options, strict=False)))
 
 
-@pytest.mark.parametrize(
-    "question", ["What is it?", "Is plan A. better?", "A. only one", "B. two\nC. three", "", "a. left b. right"]
-)
+@pytest.mark.cases("question", ["What is it?", "Is plan A. better?", "A. only one", "B. two\nC. three", "", "a. left b. right"])
 def test_a_question_without_options_stays_as_it_is(question: str) -> None:
     assert options_in(question) == (question, {})
 
@@ -101,7 +99,7 @@ def test_sizes_that_a_question_lacks_are_said() -> None:
     )
 
 
-@pytest.mark.parametrize("written", ["", "large", "0", "44.8", "-4"])
+@pytest.mark.cases("written", ["", "large", "0", "44.8", "-4"])
 def test_a_row_without_a_size_is_named(written: str) -> None:
     with pytest.raises(
         DatasetError, match=rf"^f: sample 'a' has the size '{written}': expected a long edge in pixels, such as 448$"

@@ -29,7 +29,7 @@ def test_rgb_comes_back_byte_for_byte_and_writable() -> None:
     assert back.flags.writeable
 
 
-@pytest.mark.parametrize(("mode", "colour", "expected"), [
+@pytest.mark.cases(("mode", "colour", "expected"), [
     ("L", 77, (77, 77, 77)),
     ("1", 1, (255, 255, 255)),
     ("RGBA", (10, 20, 30, 255), (10, 20, 30)),

@@ -66,7 +66,7 @@ def test_asking_for_more_than_there_are_gives_all_and_says_so() -> None:
     assert take(samples(a=3), "3").note == ""
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("spec", "available", "count"),
     [("20%", 4329, 866), ("20%rows", 4329, 866), ("12.5%", 8, 1), ("50%", 3, 2), (" 7 ", 3, 7), ("7 rows", 3, 7)],
 )
@@ -74,7 +74,7 @@ def test_count(spec: str, available: int, count: int) -> None:
     assert count_of(spec, available) == count
 
 
-@pytest.mark.parametrize("spec", ["", "0", "0%", "-5", "many", "101%", "1.5", "20 percent", "rows", "20% row", "1/3", "nan%"])
+@pytest.mark.cases("spec", ["", "0", "0%", "-5", "many", "101%", "1.5", "20 percent", "rows", "20% row", "1/3", "nan%"])
 def test_a_size_that_makes_no_sense(spec: str) -> None:
     with pytest.raises(UsageError, match=r"^sample size .*: expected a count such as '200', or a percentage in \(0, 100\]"):
         take(samples(a=3), spec)
@@ -114,7 +114,7 @@ def test_groups_are_taken_whole_or_not_at_all() -> None:
     assert set(split.values()) != {4}
 
 
-@pytest.mark.parametrize(("spec", "size"), [("1", 4), ("3", 12), ("8", 32), ("100", 32), ("1%", 4), ("20%", 8), ("100%", 32)])
+@pytest.mark.cases(("spec", "size"), [("1", 4), ("3", 12), ("8", 32), ("100", 32), ("1%", 4), ("20%", 8), ("100%", 32)])
 def test_a_count_and_a_share_are_of_groups(spec: str, size: int) -> None:
     assert len(take(sets(a=8), spec, together=["group"])) == size
 

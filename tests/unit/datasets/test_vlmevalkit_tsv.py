@@ -374,7 +374,7 @@ def test_compat_refuses_a_row_that_vlmevalkit_leaves_without_options(tmp_path: P
         read(tmp_path, mcq("1", A="None", B="NA"), compat="vlmevalkit")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("cells", "shown"),
     [
         (["1", "03", "+5", " 8"], ["1", "3", "5", "8"]),

@@ -68,7 +68,7 @@ def test_pictures_are_square_and_rgb(side: int) -> None:
     assert picture.dtype == np.uint8
 
 
-@pytest.mark.parametrize("feature", [*CHOICES, "tone"])
+@pytest.mark.cases("feature", [*CHOICES, "tone"])
 def test_each_choice_makes_another_picture(feature: str) -> None:
     values = [tone for tones in TONES.values() for tone in tones] if feature == "tone" else list(CHOICES[feature])
     changes: list[dict[str, Any]] = [{feature: value} for value in values]

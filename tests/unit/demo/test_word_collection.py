@@ -68,7 +68,7 @@ def test_the_list_says_its_licence() -> None:
     assert "Apache License 2.0" in text
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.cases("word", WORDS)
 def test_neighbours_are_other_strings_at_one_edit(word: str) -> None:
     found = lookalikes(word, np.random.default_rng(1))
     assert word not in found
@@ -78,7 +78,7 @@ def test_neighbours_are_other_strings_at_one_edit(word: str) -> None:
     assert {len(other) - len(word) for other in found} >= ({0, 1} if len(word) < 10 else {0, -1})
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.cases("word", WORDS)
 def test_a_word_and_its_nearest_neighbours_are_all_one_edit_apart_so_that_none_stands_out(word: str) -> None:
     nearest = (word, *lookalikes(word, np.random.default_rng(2))[:ENOUGH])
     assert {distance(one, two) for one in nearest for two in nearest if one != two} == {1}

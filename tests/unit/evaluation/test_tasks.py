@@ -127,7 +127,7 @@ def test_who_it_is_is_never_said(task: str, mode: str) -> None:
         assert not re.search(r"Zxqy|faces-\d|Label|male", text)
 
 
-@pytest.mark.parametrize("task", BOX_TASKS)
+@pytest.mark.cases("task", BOX_TASKS)
 def test_reasoning_is_asked_for_in_the_chain_of_thought_mode_alone(task: str) -> None:
     sample = samples_of(task, faces())[0]
     assert "step by step" in prompt(sample, "cot")
@@ -142,7 +142,7 @@ def test_letters_are_scored_for_matching_and_pointing() -> None:
     assert scorable_choices(samples_of("pointing_3x3", faces())[0], "direct") == tuple("ABCDEFGHI")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("convention", "seen", "said"),
     [
         ("pixels", None, "160 pixels high. A box is written in pixels, x before y: x is 0 at the left edge and 160"),

@@ -72,7 +72,7 @@ def test_every_hostile_value_is_read_or_refused_with_its_place(hostile: dict[str
         assert len(message) < 500, message
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "text", "value"),
     [
         ("text", "x", "x"),

@@ -38,7 +38,7 @@ def read(value: Value, text: str) -> Any:
     return value(entry.mapping(["key"])["key"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.cases("kind", KINDS)
 def test_the_reader_and_the_schema_accept_and_refuse_the_same(kind: str) -> None:
     value, accepted, refused = KINDS[kind]
     schema = jsonschema.Draft7Validator(dict(value.schema))

@@ -22,7 +22,7 @@ def test_settings_may_be_given_as_setting() -> None:
     assert metrics.worst_case_drop(CLEAN, {Setting.parse("fog:low"): ONE_LOST}) == 0.1
 
 
-@pytest.mark.parametrize(("correct", "lost", "severe"), [(10, 1, 0.0), (10, 2, 1.0), (9, 1, 1.0), (300, 30, 0.0), (300, 31, 1.0)])
+@pytest.mark.cases(("correct", "lost", "severe"), [(10, 1, 0.0), (10, 2, 1.0), (9, 1, 1.0), (300, 30, 0.0), (300, 31, 1.0)])
 def test_severe_is_strictly_more_than_a_tenth_of_clean(correct: int, lost: int, severe: float) -> None:
     clean = [1] * correct + [0] * 7
     perturbed = [1] * (correct - lost) + [0] * (lost + 7)
@@ -265,9 +265,7 @@ def test_no_flip_is_not_certainty(sweep: Sweep) -> None:
         assert 0.01 < result.high < 0.03, name
 
 
-@pytest.mark.parametrize(
-    "name", ["accuracy", "accuracy_drop", "harmful_flip_rate", "helpful_flip_rate", "relative_corruption_error"]
-)
+@pytest.mark.cases("name", ["accuracy", "accuracy_drop", "harmful_flip_rate", "helpful_flip_rate", "relative_corruption_error"])
 def test_one_cluster_shows_nothing(name: str) -> None:
     table = ScoreTable(np.ones(9), {"a": _lost(3, 9)}, no_image=np.zeros(9), groups=["one"] * 9)
     result = estimate(name, table, "a")
@@ -275,7 +273,7 @@ def test_one_cluster_shows_nothing(name: str) -> None:
     assert (result.low, result.high) == widest.get(name, (0, 1))
 
 
-@pytest.mark.parametrize("name", ["worst_case_drop", "mean_drop", "severe_failure_rate", "catastrophic_rate", "visual_gain"])
+@pytest.mark.cases("name", ["worst_case_drop", "mean_drop", "severe_failure_rate", "catastrophic_rate", "visual_gain"])
 def test_one_cluster_shows_nothing_of_a_sweep(name: str) -> None:
     result = estimate(name, ScoreTable(np.ones(9), {"a": _lost(3, 9)}, no_image=np.zeros(9), groups=["one"] * 9))
     assert (result.low, result.high) == ((0, 1) if name.endswith("rate") else (-1, 1))

@@ -115,7 +115,7 @@ def test_missing_patches_are_found() -> None:
     assert result.reason == "scores of 1 of 100 samples are missing: 1 in patches:2"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "setting", "reason"),
     [
         ("visual_gain", None, "there are no scores without images"),
@@ -390,7 +390,7 @@ def test_text_keeps_its_width(name: str, width: int) -> None:
     assert all(" ".join(part.split()) in said for part in (about.summary, *about.caveats) if "-" not in part)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "warning"),
     [
         ("pcri", "n*n attempts beat one even for a model that guesses"),

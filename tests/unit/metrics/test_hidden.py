@@ -24,9 +24,7 @@ def table_of(clean: Any, by_setting: Mapping[str, Any], **labels: Any) -> ScoreT
     return ScoreTable(np.array(clean, float), {name: np.array(scores, float) for name, scores in by_setting.items()}, **labels)
 
 
-@pytest.mark.parametrize(
-    ("right", "settings", "counted"), [(0, 10, 1.0), (1, 10, 1.0), (2, 10, 0.0), (13, 133, 1.0), (14, 133, 0.0)]
-)
+@pytest.mark.cases(("right", "settings", "counted"), [(0, 10, 1.0), (1, 10, 1.0), (2, 10, 0.0), (13, 133, 1.0), (14, 133, 0.0)])
 def test_nine_tenths_of_the_settings_have_to_be_wrong(right: int, settings: int, counted: float) -> None:
     sweep = {f"kind{number}": [float(number < right)] for number in range(settings)}
     assert metrics.always_lost_rate([1.0], sweep) == counted

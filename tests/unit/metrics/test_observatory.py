@@ -40,7 +40,7 @@ def test_retention_of_nothing_is_undefined() -> None:
     assert math.isnan(metrics.transfer_retention([], []))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("box", "other", "overlap"),
     [
         ((0, 0, 2, 2), (0, 0, 2, 2), 1.0),
@@ -208,7 +208,7 @@ def test_scores_are_averaged_before_they_are_compared() -> None:
     assert metrics.split_transfer_retention(opposite, [1, 0.25]) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("name", [*OF_A_SPLIT, "identity_drop"])
+@pytest.mark.cases("name", [*OF_A_SPLIT, "identity_drop"])
 def test_more_settings_narrow_the_interval_and_keep_its_value(name: str) -> None:
     settings = tuple(f"kind{index}" for index in range(15))
     few, many = estimate(name, table(2, settings[:1])), estimate(name, table(2, settings))

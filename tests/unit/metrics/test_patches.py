@@ -52,7 +52,7 @@ def test_contributions_of_nothing_are_unknown(patches: list[list[float]]) -> Non
     assert all(math.isnan(share) for share in metrics.patch_contribution(patches))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("value", "band"),
     [
         (-2.7, "strong local"),
@@ -264,8 +264,8 @@ def _table(clusters: bool = False) -> ScoreTable:
 NAMES = ["pcri", "rci", "pcri_excess", "pcri_matched"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.cases("name", NAMES)
+@pytest.mark.cases("clusters", [False, True])
 def test_intervals_are_as_wide_as_resampling_says(name: str, clusters: bool) -> None:
     table, rng, values = _table(clusters), np.random.default_rng(1), []
     record = metrics.get(name)

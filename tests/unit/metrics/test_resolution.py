@@ -16,8 +16,8 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.metrics import ScoreTable, estimate, resolution
 
 
-@pytest.mark.parametrize("error", [metrics.absolute_continuous_error, metrics.relative_continuous_error])
-@pytest.mark.parametrize("curve", [[], [0.4], [0.4, math.nan, 0.5]])
+@pytest.mark.cases("error", [metrics.absolute_continuous_error, metrics.relative_continuous_error])
+@pytest.mark.cases("curve", [[], [0.4], [0.4, math.nan, 0.5]])
 def test_a_curve_that_is_none_is_unknown(error: Callable[..., float], curve: list[float]) -> None:
     assert math.isnan(error(curve))
 
@@ -142,7 +142,7 @@ def test_bounds_of_two_points_err_seldom(shares: tuple[float, float, float, floa
     assert max(errors.values()) <= 0.07, errors
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.cases("name", NAMES)
 def test_the_value_lies_inside(name: str) -> None:
     for seed in range(5):
         result = estimate(name, _table(_answers(80, np.linspace(0.4, 0.7, 6), seed)))
@@ -205,7 +205,7 @@ def test_upper_bounds_of_rce_are_linear_contrasts() -> None:
     assert _largest_upper(contrasts - bound * means[:, None]) == pytest.approx(0.0, abs=2e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.cases("name", NAMES)
 def test_copies_of_samples_add_nothing(name: str) -> None:
     rungs = _answers(150, np.linspace(0.4, 0.7, 5), 6)
     groups = [str(index) for index in range(150)] * 3
@@ -214,7 +214,7 @@ def test_copies_of_samples_add_nothing(name: str) -> None:
     assert (copied.low, copied.high) == pytest.approx((single.low, single.high), abs=0.006)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.cases("name", NAMES)
 def test_one_source_image_shows_nothing(name: str) -> None:
     result = estimate(name, _table(_answers(9, np.full(3, 0.6)), ["one"] * 9))
     low, high = metrics.get(name).bounds

@@ -86,7 +86,7 @@ def test_limit_of_a_model_without_right_answers_is_zero() -> None:
     assert sequential.max_relative_drop([0, 0, 0], 0.1).most == 0
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("call", "message"),
     [
         (lambda: sequential.max_drop([1, math.nan], 0.1), "clean[1] is missing: a sequential gate needs this run complete"),

@@ -9,7 +9,7 @@ from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.metrics.severity import SPATIAL_TYPES, spatial_settings
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("drop", "tier"),
     [
         (-1.0, "positive"),
@@ -54,7 +54,7 @@ def test_tier_shares_of_nothing_are_unknown(drops: list[float]) -> None:
     assert all(math.isnan(share) for share in metrics.tier_shares(drops))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("drops", "violated"),
     [
         ((0.1, 0.2, 0.3), 0.0),
@@ -70,7 +70,7 @@ def test_violation_is_strict(drops: tuple[float, float, float], violated: float)
     assert type(metrics.severity_violation(drops)) is float
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("drops", "correlation"),
     [
         ((0.1, 0.2, 0.3), 1.0),

@@ -104,7 +104,7 @@ def test_groups_become_clusters(table: ScoreTable) -> None:
     assert ScoreTable(np.ones(3)).clusters.independent
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("parts", "message"),
     [
         ({"by_setting": {"fog:low": np.ones(2)}}, "clean has 3 scores and fog:low has 2"),
@@ -147,7 +147,7 @@ def test_missing_scores_are_kept() -> None:
     assert math.isnan(as_scores([1.0, math.nan], "clean")[1])
 
 
-@pytest.mark.parametrize("value", [1.5, -0.01, 26.3, math.inf, -math.inf])
+@pytest.mark.cases("value", [1.5, -0.01, 26.3, math.inf, -math.inf])
 def test_a_score_outside_the_unit_interval_is_refused_with_its_place(value: float) -> None:
     with pytest.raises(
         ValueError, match=r"^clean\[2\] is .*: a score lies in \[0, 1\] \(a fraction, not a percentage\), or is NaN$"

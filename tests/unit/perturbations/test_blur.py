@@ -45,8 +45,8 @@ def test_line_points_are_near_the_line_and_as_long_as_it(length: int) -> None:
         assert (points @ [np.sin(angle), np.cos(angle)]).std() == pytest.approx(np.sqrt((length**2 - 1) / 12), rel=0.12)
 
 
-@pytest.mark.parametrize("shape", [(60, 80), (130, 5), (1, 1), (1, 40), (40, 1)])
-@pytest.mark.parametrize("length", [5, 9, 15])
+@pytest.mark.cases("shape", [(60, 80), (130, 5), (1, 1), (1, 40), (40, 1)])
+@pytest.mark.cases("length", [5, 9, 15])
 def test_motion_blur_is_the_mean_of_the_pixels_of_its_line(shape: tuple[int, int], length: int) -> None:
     image = textured(*shape)
     for seed in range(5):

@@ -57,7 +57,7 @@ def test_unknown_perturbation_is_named_with_the_nearest() -> None:
         perturbations.get("glas_blur:low")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("setting", "message"),
     [
         ("fog", "setting 'fog' lacks a level. Expected one of 'fog:low', 'fog:mid', 'fog:high'"),
@@ -109,7 +109,7 @@ def test_the_two_unperturbed_settings_are_families_of_their_own(name: str) -> No
 TEXT = frozenset({"text", "text_12", "text_18", "text_24", "text_36"})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("setting", "changed"),
     [
         ("flip_h", {"left_right", "position"}),

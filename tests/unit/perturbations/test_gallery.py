@@ -95,7 +95,7 @@ class TestPsnr:
 
 
 class TestSsim:
-    @pytest.mark.parametrize("size", [(240, 320), (11, 11), (10, 50), (1, 9), (1, 1)])
+    @pytest.mark.cases("size", [(240, 320), (11, 11), (10, 50), (1, 9), (1, 1)])
     def test_of_identical_pictures_is_1(self, size: tuple[int, int]) -> None:
         assert ssim(structure(photo(*size)), structure(photo(*size))) == 1.0
 
@@ -288,7 +288,7 @@ class TestSheet:
         assert {layout(setting) for setting in perturbations.names("patches")} == {TileLayout.VIEWS}
         assert layout("resolution:224+pad_white:448") == TileLayout.TILES
 
-    @pytest.mark.parametrize(("views", "across"), [(1, 1), (4, 2), (5, 3), (9, 3), (25, 5)])
+    @pytest.mark.cases(("views", "across"), [(1, 1), (4, 2), (5, 3), (9, 3), (25, 5)])
     def test_columns(self, views: int, across: int) -> None:
         assert columns(views) == across
 

@@ -96,7 +96,7 @@ def test_options_that_make_no_sense(weights: Path, options: dict[str, Any]) -> N
     assert "super_resolution" not in REGISTRY
 
 
-@pytest.mark.parametrize(("length", "tile"), [(1, 1), (7, 3), (256, 256), (257, 256), (1000, 256), (5, 1)])
+@pytest.mark.cases(("length", "tile"), [(1, 1), (7, 3), (256, 256), (257, 256), (1000, 256), (5, 1)])
 def test_tiles_cover_everything_once_and_are_about_equal(length: int, tile: int) -> None:
     spans = list(super_resolution._spans(length, tile))
     assert [place for start, end in spans for place in range(start, end)] == list(range(length))

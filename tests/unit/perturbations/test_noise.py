@@ -26,8 +26,8 @@ def test_speckle_noise_grows_with_the_value(std: float) -> None:
         assert values.std() == pytest.approx(np.hypot(level * std, rounding), rel=0.02)
 
 
-@pytest.mark.parametrize("scale", [25, 10, 5])
-@pytest.mark.parametrize("level", [0, 1, 60, 128, 255])
+@pytest.mark.cases("scale", [25, 10, 5])
+@pytest.mark.cases("level", [0, 1, 60, 128, 255])
 def test_shot_noise_counts_follow_poissons_law(scale: int, level: int) -> None:
     image = np.full((300, 300, 3), level, np.uint8)
     values = noise.shot_noise(image, np.random.default_rng(RNG_SEED), scale=scale)

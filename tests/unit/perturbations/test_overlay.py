@@ -48,7 +48,7 @@ def test_text_wider_than_the_picture_is_centred_and_cut_off() -> None:
     assert any((narrow == whole[:, cut : cut + 100]).all() for cut in cuts)
 
 
-@pytest.mark.parametrize("level", [0, 60, 128, 200, 255])
+@pytest.mark.cases("level", [0, 60, 128, 200, 255])
 def test_watermark_is_centred_half_transparent_and_shows_on_any_ground(level: int) -> None:
     changed = overlay.watermark(grey(level, 401, 601), fontsize=72)
     top, left, tall, wide = box(changed, level)

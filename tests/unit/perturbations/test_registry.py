@@ -93,7 +93,7 @@ def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> N
         perturbations.get("wrong")(np.ones((2, 2, 3), np.uint8), seed=1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("function", "arguments", "message"),
     [
         (shade, {"low": {"amount": 1}}, "perturbation 'shade' lacks mid, high. Give low, mid and high, or none"),

@@ -36,7 +36,7 @@ def test_levels_of_one_perturbation_share_their_draws() -> None:
     np.testing.assert_allclose(mid / 3, low, atol=0.67)  # 0.06 is three times 0.02, and both are rounded to levels
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("level", "numbers"),
     [
         (f"{record.name}:{level}", f"{record.name}:{numbers}")
@@ -114,7 +114,7 @@ def test_a_side_too_long_for_opencv_is_refused() -> None:
         perturbations.get("rotate:low")(np.zeros((1, 32_001, 3), np.uint8), seed=1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "setting", ["zoom_blur:high", "glass_blur:low", "elastic_transform:high", "upsample:low", "jpeg_compression:low"]
 )
 def test_the_longest_side_works(setting: str) -> None:
@@ -125,7 +125,7 @@ def test_the_longest_side_works(setting: str) -> None:
 RGB = np.array([[[10, 20, 30], [250, 0, 5]]], np.uint8)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("image", "expected"),
     [
         (RGB, RGB),

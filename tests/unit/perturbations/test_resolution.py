@@ -30,8 +30,8 @@ def test_downsample_keeps_smooth_things_and_loses_fine_ones(scale: float) -> Non
     assert resolution.downsample(board, scale=scale).std() < 0.75 * board.std()
 
 
-@pytest.mark.parametrize("scale", [1.5, 3.0, 6.0])
-@pytest.mark.parametrize(("height", "width"), [(120, 180), (97, 101), (3, 40), (1, 1)])
+@pytest.mark.cases("scale", [1.5, 3.0, 6.0])
+@pytest.mark.cases(("height", "width"), [(120, 180), (97, 101), (3, 40), (1, 1)])
 def test_upsample_is_bicubic_about_the_centre(scale: float, height: int, width: int) -> None:
     zoomed = resolution.upsample(gradient(height, width), scale=scale).astype(float)
     for channel, side in ((0, width), (1, height)):
@@ -100,8 +100,8 @@ def test_the_set_has_the_twelve_published_rungs() -> None:
     assert perturbations.names("resolution") == [f"resolution:{112 * rung}" for rung in range(1, 13)]
 
 
-@pytest.mark.parametrize("name", ["resolution", "resolution_lanczos"])
-@pytest.mark.parametrize(("height", "width", "expected"), [(300, 400, (84, 112)), (400, 300, (112, 84)), (1, 900, (1, 112))])
+@pytest.mark.cases("name", ["resolution", "resolution_lanczos"])
+@pytest.mark.cases(("height", "width", "expected"), [(300, 400, (84, 112)), (400, 300, (112, 84)), (1, 900, (1, 112))])
 def test_the_long_edge_is_aligned_and_the_shape_kept(name: str, height: int, width: int, expected: tuple[int, int]) -> None:
     rendering = perturbations.get(f"{name}:112").render(np.full((height, width, 3), 77, np.uint8), seed=1)
     assert rendering.image.shape[:2] == expected
@@ -140,7 +140,7 @@ def test_shrinking_by_a_whole_factor_averages_areas_and_rounds() -> None:
     assert shrunk[0, :, 0].tolist() == [64, 25]  # 63.75 and 25.25: a truncating resizer would say 63
 
 
-@pytest.mark.parametrize("level", ["0", "0112", "-5", "112.5", "32001", "x"])
+@pytest.mark.cases("level", ["0", "0112", "-5", "112.5", "32001", "x"])
 def test_other_rungs_are_whole_numbers_in_range(level: str) -> None:
     with pytest.raises(SettingError, match=r"(Expected 'resolution:N' with a whole number N from 1 to 32000|cannot read)"):
         perturbations.get(f"resolution:{level}")
@@ -171,8 +171,8 @@ def test_enlarging_keeps_the_shape_and_flat_colours(name: str) -> None:
     assert (changed == 200).all()
 
 
-@pytest.mark.parametrize("name", ["pad_white", "pad_zero", "upscale_lanczos", "upscale_bicubic"])
-@pytest.mark.parametrize("width", [448, 500])
+@pytest.mark.cases("name", ["pad_white", "pad_zero", "upscale_lanczos", "upscale_bicubic"])
+@pytest.mark.cases("width", [448, 500])
 def test_what_is_large_already_is_left_as_it_is_and_reported(name: str, width: int) -> None:
     picture = np.full((300, width, 3), 9, np.uint8)
     rendering = perturbations.get(f"{name}:448").render(picture, seed=1)

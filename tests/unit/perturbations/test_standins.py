@@ -136,13 +136,13 @@ def test_letters_of_a_sixth_of_the_height_stand_out_from_their_surroundings(name
         assert sign * correlation(seen[around], mask[around]) > 0.5
 
 
-@pytest.mark.parametrize("name", STANDINS)
+@pytest.mark.cases("name", STANDINS)
 def test_nothing_but_the_luma_of_the_picture_comes_through(name: str) -> None:
     picture, render = face(120, 160), perturbations.get(name)
     np.testing.assert_array_equal(render(picture, seed=1), render(as_grey(picture), seed=1))
 
 
-@pytest.mark.parametrize("name", STANDINS)
+@pytest.mark.cases("name", STANDINS)
 def test_neither_reads_nor_writes_global_randomness(name: str) -> None:
     picture, render = face(60, 80), perturbations.get(name)
     made = []

@@ -15,8 +15,8 @@ from pytest_vlmrobust.perturbations import tone
 IMAGE: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.1, 0.7, 1.0, 1.3, 4.0])
-@pytest.mark.parametrize(
+@pytest.mark.cases("factor", [0.0, 0.1, 0.7, 1.0, 1.3, 4.0])
+@pytest.mark.cases(
     ("function", "enhancer"),
     [
         (tone.brightness, PIL.ImageEnhance.Brightness),
@@ -46,7 +46,7 @@ def test_gamma_is_a_power(factor: float) -> None:
     np.testing.assert_array_equal(tone.gamma(IMAGE, factor=factor), expected)
 
 
-@pytest.mark.parametrize("degrees", [0, 10, 40, 90, 270])
+@pytest.mark.cases("degrees", [0, 10, 40, 90, 270])
 def test_hue_shift_turns_hue_and_keeps_saturation_and_value(degrees: float) -> None:
     shifted = tone.hue_shift(IMAGE, degrees=degrees)
     for before, after in zip(IMAGE.reshape(-1, 3)[:200], shifted.reshape(-1, 3), strict=False):

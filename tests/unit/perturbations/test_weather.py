@@ -49,7 +49,7 @@ def test_snow_brightens_and_rain_dims_what_they_do_not_cover() -> None:
     assert np.median(weather.rain(flat(), rng, intensity=0.3)) == pytest.approx(60 * (1 - 0.09), abs=1)
 
 
-@pytest.mark.parametrize("name", ["fog", "frost", "snow", "rain", "spatter"])
+@pytest.mark.cases("name", ["fog", "frost", "snow", "rain", "spatter"])
 def test_weather_shows_on_a_white_page_at_every_level(name: str) -> None:
     page = flat(255)
     low = perturbations.get(f"{name}:low")(page, seed=1)

@@ -98,7 +98,7 @@ def test_where_other_options_are_not_surely_right_nothing_is_negated(options: di
     assert changed(before, "negation") is before
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "opposite"),
     [
         ("Are there more than 3 dots?", "Are there at most 3 dots?"),
@@ -114,7 +114,7 @@ def test_opposites_turn_the_answer(question: str, opposite: str) -> None:
     assert (after.question, after.target) == (opposite, "no")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "question",
     [
         "Is there a dog?",

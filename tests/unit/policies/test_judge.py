@@ -82,7 +82,7 @@ def test_a_value_rests_on_one_sample_or_more() -> None:
     assert [judged(Estimate(0.01, count)).outcome for count in (0, 1)] == [Outcome.INCONCLUSIVE, Outcome.PASS]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "value", "outcome", "text"),
     [
         (Bound(high=0.05), 0.012, Outcome.PASS, "0.012 <= 0.050"),
@@ -101,7 +101,7 @@ def test_a_point_against_a_bound(bound: Bound, value: float, outcome: Outcome, t
     assert (verdict.outcome, verdict.reason) == (outcome, f"accuracy_drop {text} {CITED}")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "estimate", "outcome", "text"),
     [
         (Bound(high=0.05), between(0.01, 0.02, 0.05), Outcome.PASS, "0.020 [0.010, 0.050] <= 0.050"),
@@ -165,7 +165,7 @@ def test_a_metric_that_does_not_apply_says_why() -> None:
     assert judged(Estimate(0.0, 500, valid=False)).reason == f"accuracy_drop does not apply: no reason given {CITED}"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("treatment", "estimate", "reason"),
     [
         (WARNS, point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
@@ -236,7 +236,7 @@ def test_a_waiver_covers_up_to_its_cap() -> None:
     assert verdict.reason.endswith("; waiver W1 of jane covers it only up to 0.2000, and it is 0.2004 (t.yaml:30)")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "value", "cap", "outcome"),
     [
         (Bound(low=0.8), 0.7, 0.6, Outcome.WAIVED),
@@ -402,8 +402,8 @@ def test_without_the_scores_a_wider_interval_stands_in_and_a_narrower_one_does_n
     assert "has no interval" in verdict.reason
 
 
-@pytest.mark.parametrize("value", [0.0, 0.04, 0.05, 0.06, 0.2, math.nan])
-@pytest.mark.parametrize("treatment", [POINT, INTERVAL])
+@pytest.mark.cases("value", [0.0, 0.04, 0.05, 0.06, 0.2, math.nan])
+@pytest.mark.cases("treatment", [POINT, INTERVAL])
 def test_tightening_a_bound_never_turns_a_fail_into_a_pass(value: float, treatment: Treatment) -> None:
     estimate = between(value - 0.01, value, value + 0.01)
     order = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 2}
@@ -432,7 +432,7 @@ def test_what_is_shown_about_a_bound_is_the_verdict() -> None:
     assert shown(rule(), {}) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "cap", "outcome"),
     [
         (Outcome.PASS, Outcome.PASS, Outcome.PASS),
@@ -465,8 +465,8 @@ def test_a_rule_that_warns_only_warns_of_a_part(found: Outcome, starts: str) -> 
     assert shown(warns, {CAP: Outcome.PASS}, waiver()) is None
 
 
-@pytest.mark.parametrize("treatment", [POINT, INTERVAL])
-@pytest.mark.parametrize(("value", "outcome"), [(0.0, Outcome.PASS), (0.07, None), (0.2, Outcome.FAIL)])
+@pytest.mark.cases("treatment", [POINT, INTERVAL])
+@pytest.mark.cases(("value", "outcome"), [(0.0, Outcome.PASS), (0.07, None), (0.2, Outcome.FAIL)])
 def test_a_part_is_judged_by_its_interval_at_a_part_of_the_risk(
     treatment: Treatment, value: float, outcome: Outcome | None
 ) -> None:

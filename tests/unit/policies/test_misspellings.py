@@ -7,7 +7,7 @@ import pytest
 from pytest_vlmrobust.policies import Scope, intended_name, misspellings
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("glob", "name"),
     [
         ("qwn", "qwen"),
@@ -27,7 +27,7 @@ def test_a_misspelling_means_a_name(glob: str, name: str) -> None:
     assert intended_name(glob, ["unlike", name]) == name
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("glob", "name"),
     [
         ("qwen", "qwen"),

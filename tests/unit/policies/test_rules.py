@@ -30,7 +30,7 @@ from pytest_vlmrobust.policies.rules import decimals_needed, parse_quantity
 TEST = MetricKey("qwen2-vl-2b", "mmbench", "accuracy_drop", "glass_blur:low", "blur", "low")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("scope", "matches"),
     [
         (Scope(), True),
@@ -101,7 +101,7 @@ def test_a_waiver_holds_on_its_last_day() -> None:
     assert waiver.is_expired(date(2027, 7, 1))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "value"),
     [
         (0.05, 0.05),
@@ -151,7 +151,7 @@ def test_what_no_number_can_hold_is_refused_with_and_without_a_unit(raw: float |
         parse_quantity(raw, unit)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "reach", "message"),
     [
         ("500pp", (-1.0, 1.0), "a number from -1 to 1, for no value of the metric lies beyond; this is 5"),
@@ -208,7 +208,7 @@ def test_nan_is_never_admitted() -> None:
     assert not any(bound.admits(math.nan) for bound in (Bound(high=0.05), Bound(low=0.05), Bound(-1.0, 1.0)))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "text"),
     [
         (Bound(high=0.05), "<= 0.05"),
@@ -236,7 +236,7 @@ def test_plain_decimals_have_no_exponent() -> None:
     assert plain_decimal(1e16) == "10000000000000000"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("value", "end", "digits"), [(0.124, 0.05, 3), (0.0504, 0.05, 4), (0.05, 0.05, 3), (0.2, 0.0625, 4), (0.2, 1 / 3, 9)]
 )
 def test_different_numbers_differ_in_print(value: float, end: float, digits: int) -> None:
@@ -483,7 +483,7 @@ def test_a_test_stands_for_itself_unless_it_is_said_how_many_strata_it_stands_fo
     assert MetricKey("m", "d", "pcri").strata == 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "cap", "moved"),
     [
         (Bound(high=0.05), 0.2, Bound(high=0.2)),
@@ -499,7 +499,7 @@ def test_a_cap_moves_the_end_of_a_bound_that_it_is_about(bound: Bound, cap: floa
     assert about.bound_of(bound) == moved
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("bound", "cap", "beyond"),
     [
         (Bound(high=0.05), 0.06, True),
@@ -526,7 +526,7 @@ def test_a_rule_blocks_where_its_metric_says_nothing_unless_it_only_warns(tier: 
     assert rule.blocks_where_not_applicable is (tier is Tier.BLOCK and says is OnNotApplicable.INCONCLUSIVE)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("metric", "where", "unless", "counts"),
     [
         ("accuracy_drop", Scope(), None, True),

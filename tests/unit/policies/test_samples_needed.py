@@ -51,7 +51,7 @@ def test_outside_a_range_the_nearer_end_counts() -> None:
     assert samples_to_decide(_estimate(0.25, 0.1, 0.4), -0.2, 0.2) == samples_to_decide(_estimate(0.25, 0.1, 0.4), 0.2)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("estimate", "reason"),
     [
         (_estimate(0.05, 0.02, 0.08), "the value lies on the bound, which no number of questions decides"),
@@ -114,9 +114,9 @@ def _times(times: int, clean: Scores, noisy: Scores, blind: Scores, per_image: i
     return ScoreTable(clean, {"blur:low": noisy}, no_image=blind, groups=images)
 
 
-@pytest.mark.parametrize("confidence", [0.90, 0.998])  # the second when 50 tests share the risk
-@pytest.mark.parametrize("per_image", [1, 3])
-@pytest.mark.parametrize("metric", ["clean_accuracy", "visual_gain", "harmful_flip_rate"])
+@pytest.mark.cases("confidence", [0.90, 0.998])  # the second when 50 tests share the risk
+@pytest.mark.cases("per_image", [1, 3])
+@pytest.mark.cases("metric", ["clean_accuracy", "visual_gain", "harmful_flip_rate"])
 def test_a_bound_at_the_ends_for_eight_times_the_answers_needs_eight_times_as_many(
     metric: str, per_image: int, confidence: float
 ) -> None:
@@ -175,8 +175,8 @@ def _shaped(fixed: float, chance: float, square: float, n: int = 100) -> Estimat
     return Estimate(0.0, n, *at(0.90), 0.90, at=at)
 
 
-@pytest.mark.parametrize("square", [0.02, 0.0, -0.02])
-@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.cases("square", [0.02, 0.0, -0.02])
+@pytest.mark.cases("side", [-1, 1])
 def test_chance_shrinks_with_the_root_and_its_square_with_the_sample_size(square: float, side: int) -> None:
     """With x the root of the part of the samples at hand: ``square TAIL^2 x^2 + chance (TAIL + luck) x = distance``."""
     chance, distance = 0.2, 0.05
@@ -217,7 +217,7 @@ def test_the_largest_practical_number_is_a_million() -> None:
     assert samples_to_decide(_estimate(0.0, -0.025, 0.025), at_most * 0.99999).most is None
 
 
-@pytest.mark.parametrize("halves", [(0.1, math.inf), (math.nan, 0.05), (0.1, 0.2), (0.3, 0.1), (0.1, 0.0), (0.19, 0.02)])
+@pytest.mark.cases("halves", [(0.1, math.inf), (math.nan, 0.05), (0.1, 0.2), (0.3, 0.1), (0.1, 0.0), (0.19, 0.02)])
 def test_ends_that_make_no_sense_at_other_levels_leave_only_chance(halves: tuple[float, float]) -> None:
     """``halves`` are half-widths at a half and a quarter of the quantile; the last fits only a curve that turns round."""
 

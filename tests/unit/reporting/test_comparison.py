@@ -238,7 +238,7 @@ def test_links_are_those_that_are_known() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("known", "branch"),
     [
         ({"GITHUB_REF": "refs/heads/main"}, "main"),

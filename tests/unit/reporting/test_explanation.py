@@ -40,7 +40,7 @@ def test_it_is_kept_with_the_run() -> None:
     assert Command.read(to_plain(Command())) == Command()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "odd", [None, 3, "pytest", [], {}, {**to_plain(COMMAND), "paths": 3}, {**to_plain(COMMAND), "root": None}, {"options": []}]
 )
 def test_anything_else_is_none(odd: object) -> None:
@@ -68,7 +68,7 @@ def test_what_became_of_the_answers_adds_up(counts: dict[str, Any], said: str) -
     assert f"    {'answers':<28} {said}" in explain(record("m-d-visual_gain", test="sweep", **counts)).splitlines()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("words", "positional", "options"),
     [
         (["--vlm=tiny", "suites"], ["suites"], ["--vlm=tiny"]),

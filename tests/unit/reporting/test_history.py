@@ -130,8 +130,8 @@ def test_the_lines_say_the_change_its_risk_and_what_may_be_missed() -> None:
     assert change_lines(series(0.5, 0.5))[0].startswith("no change is shown in 2 runs")
 
 
-@pytest.mark.parametrize("runs", [2, 5, 20, 100])
-@pytest.mark.parametrize("n", [5, 40, 300])
+@pytest.mark.cases("runs", [2, 5, 20, 100])
+@pytest.mark.cases("n", [5, 40, 300])
 def test_stretched_intervals_of_shares_miss_no_more_often_than_declared(runs: int, n: int) -> None:
     seen = np.arange(n + 1)
     value = seen / n

@@ -284,7 +284,7 @@ def test_rungs_are_drawn_with_the_intervals_of_the_table(page: str) -> None:
     assert "90 % interval" not in page
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.cases("text", HOSTILE)
 def test_hostile_text_is_only_ever_text(text: str) -> None:
     replies = (Reply("clean", text, text, text, 1.0), Reply(text, text, text, text, math.nan, "error"))
     bad = example(question=text, sample=text, options={text: text}, target=text, category=text, replies=replies)

@@ -288,7 +288,7 @@ def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
         runs_in(file)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("facts", "records", "kind", "said"),
     [
         (RunFacts(), [named("a")], "system-out", "GO: 1 verdict passed, none failed"),

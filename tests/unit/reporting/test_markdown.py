@@ -130,7 +130,7 @@ def test_what_was_not_asked_is_counted_and_no_number() -> None:
     assert "| d | mean_drop | undefined |  | 96 | NOT_APPLICABLE | mean_drop undefined, bound 0.1 |\n" in text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "shown"),
     [
         ("<script>alert(1)</script>", "&lt;script>alert(1)&lt;/script>"),
@@ -156,7 +156,7 @@ def test_nothing_is_obeyed(text: str, shown: str) -> None:
     assert inert(text) == shown
 
 
-@pytest.mark.parametrize("text", ["a", "`a`", "a``b`c", "`", "<b>|@x"])
+@pytest.mark.cases("text", ["a", "`a`", "a``b`c", "`", "<b>|@x"])
 def test_code_ends_where_it_should(text: str) -> None:
     shown = code(text)
     fence = re.match("`+", shown)

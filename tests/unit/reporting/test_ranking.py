@@ -111,7 +111,7 @@ def test_the_headline_says_who_leads() -> None:
     assert headline(clear, alone).endswith("and shown to be better than every other model")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.cases("text", HOSTILE)
 def test_hostile_names_are_only_ever_text(text: str) -> None:
     names = (text, f"{text}2", "plain")
     page = render_models(

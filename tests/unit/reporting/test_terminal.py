@@ -60,8 +60,8 @@ def test_nothing_but_text_without_colour() -> None:
     assert "\x1b[1;31mNO-GO\x1b[0m" in render(record("a", Outcome.FAIL), color=True)
 
 
-@pytest.mark.parametrize("text", ["[red]", "[/]", "[bold]x[/bold]", "a\\[b]", ":smile: and :warning:", "[link=https://x]y"])
-@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.cases("text", ["[red]", "[/]", "[bold]x[/bold]", "a\\[b]", ":smile: and :warning:", "[link=https://x]y"])
+@pytest.mark.cases("color", [False, True])
 def test_markup_of_others_is_shown_and_not_obeyed(text: str, color: bool) -> None:
     measure = Measure(f"mine{text}", 0.1, bound=text, outcome=Outcome.FAIL, rule="r")
     page = render(

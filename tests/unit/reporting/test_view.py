@@ -71,7 +71,7 @@ OUTPUTS: dict[str, Callable[[RunFiles], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.cases("name", NAMES)
 def test_outputs_are_the_stored_ones(name: str) -> None:
     run = run_of(name)
     compare({STORED / name / file: write(run) for file, write in OUTPUTS.items()})
@@ -89,7 +89,7 @@ def markdown_limits(text: str) -> list[str]:
     return [line[2:] for line in text.partition("# Limits\n")[2].splitlines() if line.startswith("- ")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.cases("name", NAMES)
 def test_limits_are_the_same_wherever_they_are_listed(name: str) -> None:
     run = run_of(name)
     texts = [limit.text for limit in run.limits]

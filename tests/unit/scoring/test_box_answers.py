@@ -214,7 +214,7 @@ TEMPLATES = [
 ]
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.cases("template", TEMPLATES)
 def test_named_boxes_are_one_answer_whatever_stands_between_them(template: str) -> None:
     text = "".join(
         template.format(i=number, name=name, spoken=SPOKEN[name], list=list(box), tuple=box)
@@ -252,7 +252,7 @@ def test_a_sentence_with_other_words_between() -> None:
     assert read(text) == FACE_BOX_SEQUENCE
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "nose: [1, 2, 3, 4], mouth: [5, 6, 7, 8]. Correction: the nose is at [2, 2, 3, 4].",
@@ -289,7 +289,7 @@ def test_a_name_after_a_box_is_not_that_of_the_next_one(text: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "boxes"),
     [
         ("nose: [5, 6, 7, 8]. nose: [1, 2, 3, 4]", {"nose": (1, 2, 3, 4)}),
@@ -335,7 +335,7 @@ def test_a_box_that_has_the_name_comes_before_others(named: str, other: str) -> 
         assert read(f"{theirs}\n{ours}", "word") == {"word": A}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     ["{a} or {b}", "{a}\n{b}", "<box>{a}</box> of picture {b}", "corner: {b}, box: {a}", "[{a}, {b}] {a}", "{a} [{a}, {b}]"],
 )
@@ -343,7 +343,7 @@ def test_several_boxes_without_the_name_are_none(text: str) -> None:
     assert read(text.format(a=list(A), b=list(B)), "word") == "ambiguous"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         *["{a}", "{a} {a}", "I thought {b}. Final answer: {a}", "[{a}, {b}]. Final answer: {a}", "[] {a}", "{a} []"],

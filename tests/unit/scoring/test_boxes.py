@@ -74,7 +74,7 @@ def test_a_box_turned_inside_out_covers_nothing() -> None:
     assert box_scores(asking(), said({"nose": [80, 60, 60, 40]})).coverage == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("convention", ["pixels", "thousandths", "fractions", "thousandths_yx", "pixels_yx"])
+@pytest.mark.cases("convention", ["pixels", "thousandths", "fractions", "thousandths_yx", "pixels_yx"])
 def test_boxes_are_read_in_the_space_that_the_model_speaks(convention: str) -> None:
     sample = asking(convention)
     assert sample.localisation is not None

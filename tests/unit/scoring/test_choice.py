@@ -22,8 +22,8 @@ RECITED = [
 ]
 
 
-@pytest.mark.parametrize("recited", RECITED)
-@pytest.mark.parametrize(
+@pytest.mark.cases("recited", RECITED)
+@pytest.mark.cases(
     "said", ["Answer: {}", "**{}**", "The correct option is ({}).", "So I choose {}.", "\nIt fits best.\n\n({})", "{}"]
 )
 def test_options_that_are_recited_choose_nothing(recited: str, said: str) -> None:
@@ -217,7 +217,7 @@ def test_what_a_person_reads(text: str, letter: str | None) -> None:
     assert extract_choice(text, OPTIONS).answer == letter
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "options", "letter"),
     [
         ("dog", {"A": "A. cat", "B": "B. dog"}, "B"),
@@ -531,7 +531,7 @@ def test_several_ticked_options_are_no_answer(marks: dict[str, bool]) -> None:
         assert extract_choice(text, OPTIONS).answer == expected, text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "letter"),
     [
         ('{"A": 0.1, "B": 0.8}', "B"),

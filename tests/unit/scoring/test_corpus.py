@@ -210,7 +210,7 @@ def test_nothing_is_nan(name: str) -> None:
     assert name in CORPUS_METRICS
 
 
-@pytest.mark.parametrize("name", OF_ANSWERS)
+@pytest.mark.cases("name", OF_ANSWERS)
 def test_only_failed_inferences_are_nan(name: str) -> None:
     sample = asked("yes", group="1", figure="1", question="1", image="1", form="upd", type="misleading")
     found = measured(name, [(sample, None)])

@@ -56,7 +56,7 @@ def test_reads_what_is_meant(text: str, expected: list[Any]) -> None:
     assert read_json(text).cut is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text", ['{"a": 1', '{"a', "{'a': 'b", "[1, 2", "{", "[", '{"a":', '{"a": [1, {"b": 2}', "[1, // two", '[{"a": 1},']
 )
 def test_a_text_that_ends_inside_is_cut(text: str) -> None:
@@ -212,13 +212,13 @@ def test_every_cell_is_read_alike(template: str, options: dict[str, str]) -> Non
         assert extract_choice(template.format(r=cell[1], c=cell[3]), options).answer == letter
 
 
-@pytest.mark.parametrize("letter", "ABCD")
-@pytest.mark.parametrize("template", ["{}", "({})", "The answer is {}.", '{{"final_answer": "{}"}}'])
+@pytest.mark.cases("letter", "ABCD")
+@pytest.mark.cases("template", ["{}", "({})", "The answer is {}.", '{{"final_answer": "{}"}}'])
 def test_cells_may_be_named_by_their_letter(template: str, letter: str) -> None:
     assert extract_choice(template.format(letter), CELLS).answer == letter
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "rule"),
     [
         ("[0,0] or [0,1]", "ambiguous"),

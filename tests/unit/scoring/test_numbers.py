@@ -82,7 +82,7 @@ def test_a_whole_number(text: str, value: int | Fraction | None) -> None:
     assert (found.value if found else None) == value
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "values"),
     [
         ("It is 112.", [112]),
@@ -312,7 +312,7 @@ def test_a_cut_calculation_is_truncated() -> None:
     assert score(sample, Prediction("Let me see", "generate", finish_reason="length")) == Score.unparsed("truncated")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("target", "text", "right"),
     [
         (r"\frac{3}{4}", r"\boxed{\frac{3}{4}}", True),

@@ -59,13 +59,13 @@ def test_normalisation_is_the_official_one(text: str, expected: str) -> None:
     assert normalise_vqa(text) == expected
 
 
-@pytest.mark.parametrize(("agree", "expected"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
+@pytest.mark.cases(("agree", "expected"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
 def test_ten_answers(agree: int, expected: float) -> None:
     references = ["red"] * agree + ["blue"] * (10 - agree)
     assert soft_accuracy("Red.", references) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("references", "expected"),
     [
         (["red"], 1.0),
@@ -140,7 +140,7 @@ def test_distance_and_common_subsequence_by_the_table(one: str, other: str) -> N
     assert common_subsequence(one, other) == slow_common(one, other)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("answer", "target", "expected"),
     [
         ("Coca Cola", "coca cola", 1.0),
@@ -169,7 +169,7 @@ def test_anls_by_its_formula(answer: str, target: str) -> None:
     assert similarity(answer.upper(), f" {target} ") == similarity(answer, target)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "target", "expected"),
     [
         ("STOP", "stop", 1.0),
@@ -308,7 +308,7 @@ def test_bleu_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
         measured("bleu", CAPTIONS)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("said", "target", "braced", "numbers"),
     [
         ("{y+2}", "x+2", 0.0, 1.0),

@@ -21,7 +21,7 @@ def said(text: str, **more: str) -> Prediction:
     return Prediction(text, more.pop("method", "generate"), **more)  # type: ignore[arg-type]  # every field given here is text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("sample", "text", "expected"),
     [
         (CHOICE, "The answer is B.", Score(1.0, "statement", "B")),
@@ -49,8 +49,8 @@ def test_a_failed_inference_is_not_a_wrong_answer(sample: Sample) -> None:
     assert "gave no reason" in score(sample, said("", finish_reason="error")).rule
 
 
-@pytest.mark.parametrize("reason", sorted(UNANSWERED))
-@pytest.mark.parametrize("sample", [CHOICE, YES_NO, OPEN])
+@pytest.mark.cases("reason", sorted(UNANSWERED))
+@pytest.mark.cases("sample", [CHOICE, YES_NO, OPEN])
 def test_an_answer_that_was_not_given_is_searched_for_none(sample: Sample, reason: str) -> None:
     assert score(sample, said("B. Yes, crimson", finish_reason=reason)) == Score.unparsed(reason)
 

@@ -39,7 +39,7 @@ def test_every_family_names_its_source() -> None:
     assert all(row["source"] and row["family"] for row in TABLE["families"])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "analysisThe answer is A.assistantfinalB",

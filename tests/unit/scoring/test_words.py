@@ -10,7 +10,7 @@ from pytest_vlmrobust.scoring.words import after, asserted, before, corrections,
 OPTIONS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "kind"),
     [
         ("answer: ", "line"),
@@ -38,7 +38,7 @@ def test_what_announces_an_answer(text: str, kind: str) -> None:
     assert before(text, len(text)).kind == kind
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         *[
@@ -69,7 +69,7 @@ def test_what_denies_what_follows(text: str) -> None:
     assert before(text, len(text)).denied
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     ["not a cat, but ", "there is no doubt it is ", "at least ", "it is not this; it is ", "since it does not bark, it is "],
 )
@@ -77,7 +77,7 @@ def test_what_denies_something_else(text: str) -> None:
     assert not before(text, len(text)).denied
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         *[" is wrong", " is not correct", "isn't right", " does not fit", " can be ruled out", ": incorrect", " is a distractor"],
@@ -88,7 +88,7 @@ def test_what_denies_what_stands_before(text: str) -> None:
     assert after(text, 0, len(text)).denied
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         " is correct",
@@ -106,9 +106,7 @@ def test_what_says_that_it_is_the_answer(text: str) -> None:
     assert after(text, 0, len(text)).verdict
 
 
-@pytest.mark.parametrize(
-    "text", [" could be right", " is possible", " is a letter", ", which is not right", " is more than that"]
-)
+@pytest.mark.cases("text", [" could be right", " is possible", " is a letter", ", which is not right", " is more than that"])
 def test_what_does_not_say_that_it_is_the_answer(text: str) -> None:
     assert not after(text, 0, len(text)).verdict
 
@@ -134,7 +132,7 @@ def test_what_the_writer_does_not_hold_is_no_answer(template: str, letter: str) 
     assert extract_choice(template.format(letter), OPTIONS).answer is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         *[
@@ -157,7 +155,7 @@ def test_of_a_correction_the_last_is_read(text: str) -> None:
     assert extract_choice(text, OPTIONS).answer == "B"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         *[

@@ -71,8 +71,8 @@ def test_what_a_person_reads(text: str, answer: str | None) -> None:
     assert extract_yes_no(text).answer == answer
 
 
-@pytest.mark.parametrize("question", ["", DOG])
-@pytest.mark.parametrize(
+@pytest.mark.cases("question", ["", DOG])
+@pytest.mark.cases(
     "text",
     [
         *["There is no dog in the image.", "No dog is visible.", "I don't see a dog.", "The image does not show a dog."],
@@ -83,7 +83,7 @@ def test_a_denial_is_no(text: str, question: str) -> None:
     assert extract_yes_no(text, question).answer == "no"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "question", "answer"),
     [
         ("There is no dog, but there is a cat.", DOG, "no"),
@@ -135,7 +135,7 @@ def test_the_question_decides_what_a_description_means(text: str, question: str,
     assert score(Sample("1", (), question, "no", "yes_no"), Prediction(text, "generate")).answer == answer
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "polite",
     ["Yes, I can help with that!", "Yes, of course!", "Yes, let me look.", "Yes! I'd be happy to help.", "Sure, happy to help."],
 )

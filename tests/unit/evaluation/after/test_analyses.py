@@ -357,7 +357,7 @@ def test_chains_of_thought_by_what_came_of_them(tmp_path: Path) -> None:
     assert math.isnan(rows["t after d fixes, clean"].values["median"].value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "words"),
     [("<think>one two</think> A", 2), ("one two. Answer: A", 4), ("<think>one two three", 4 - 1), ("A", 1), ("", 0)],
 )

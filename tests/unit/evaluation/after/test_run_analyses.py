@@ -92,7 +92,7 @@ def test_the_most_harmful_settings_of_each_level_come_first() -> None:
     assert table.notes[-1] == "2 further settings: results.json has all"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("changes", "reason"),
     [
         ({"n_requested": 12, "n_samples": 100}, "stopped early: 12 of 100 answers"),

@@ -257,7 +257,7 @@ def test_the_comparison_is_planned_only_with_a_baseline() -> None:
     assert more - names == {"baseline_drop", "baseline_flip_rate", "drop_increase"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("method", "way"),
     [
         ("letter_logits", "letters"),

@@ -46,7 +46,7 @@ def value(record: Record, name: str) -> float:
     return next(one.value for one in record.measures if one.metric == name)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("setting", "expected"),
     [
         ("patches:2", "attempts:2"),

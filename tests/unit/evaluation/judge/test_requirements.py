@@ -79,7 +79,7 @@ def test_a_complete_run_lacks_nothing() -> None:
     assert requirements(policy()).warnings == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("facts", "whole", "sentence"),
     [
         ({"planned": 3}, False, "2 of 3 tests were not selected, and GO requires all (coverage tests: whole, built-in default)"),
@@ -168,7 +168,7 @@ def test_a_rule_about_an_earlier_run_needs_one() -> None:
     assert requirements(own, has_baseline=True).shortfalls == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("value", "low", "judged", "same", "shown"),
     [
         (0.10, 0.04, "interval", None, True),
@@ -282,7 +282,7 @@ REGISTER = "One of your own is known once a conftest.py that is collected regist
 LEAVE = "If it is another one, leave it out of the policy of this run"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("scope", "effect", "problem", "advice"),
     [
         ("where: {family: blurr}", "gates", "family 'blurr' matches no family that is known. Did you mean 'blur'?", REGISTER),
@@ -403,7 +403,7 @@ def waiver_use(where: str, expires: str = "2027-06-30", **drops: float) -> Waive
     return use
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("where", "expires", "drop", "expected"),
     [
         ("{setting: fog}", "2027-06-30", 0.2, (WaiverState.USED, 1, 1)),
@@ -425,7 +425,7 @@ def test_a_waiver_is_used_or_can_go(where: str, expires: str, drop: float, expec
 BEYOND = "fix what it covers, use more questions, or have its owner change the cap"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("where", "expires", "drop", "advice"),
     [
         ("{model: m}", "2027-06-30", 0.2, "waived 1 of the 2 tests it covers"),
@@ -478,7 +478,7 @@ def test_a_rule_about_a_further_grouping_meets_no_test_because_none_is_judged_by
     assert idle_rules(policy, [replace(sweep, task="")]) == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("where", "missed"),
     [
         ("{setting: fog, category: Aart}", Missed.CATEGORY),
@@ -521,7 +521,7 @@ def unmet_said(rule: str, rules: str = "whole") -> list[str]:
     return [unmet.shortfall for unmet in found if not unmet.allowed]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("scope", "lacks"),
     [
         ("where: {dataset: ym}", "it asks for dataset 'ym', and the run has my. Did you mean 'my'?"),
@@ -602,7 +602,7 @@ def is_summary(rule: Rule) -> bool:
     return rule.metric == "worst_case_drop"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("rules", "idle"),
     [
         (["metric: worst_case_drop, max: 5pp"], []),

@@ -967,7 +967,7 @@ def test_shares_of_settings_agree_with_full_ones(adaptive: Made, metric: str, bo
     assert measure(record, metric).value == (bad if metric != "benign_at_low" else not bad)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("metric", "bound", "cells", "allowed"),
     [
         ("severe_failure_rate", Bound(high=0.1), 133, 13),

@@ -165,7 +165,7 @@ def test_rules_that_are_not_simulated_are_said() -> None:
 MATCHED = rule("pcri_matched", low=-0.1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "outcome"),
     [
         ("neutral-independent", Outcome.PASS),

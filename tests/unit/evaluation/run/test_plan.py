@@ -137,7 +137,7 @@ def test_patches_are_the_grids_of_the_run() -> None:
     assert read_grids("2, 3,4,5,3") == (2, 3, 4, 5)
 
 
-@pytest.mark.parametrize(("text", "wrong"), [("", "''"), ("2,6", "'6'"), ("2;3", "'2;3'"), ("1", "'1'"), ("02", "'02'")])
+@pytest.mark.cases(("text", "wrong"), [("", "''"), ("2,6", "'6'"), ("2;3", "'2;3'"), ("1", "'1'"), ("02", "'02'")])
 def test_what_is_no_grid_is_refused(text: str, wrong: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_grids(text)

@@ -90,7 +90,7 @@ def test_letters_are_balanced_in_a_smaller_data_set_too(count: str) -> None:
         assert max(counts) - min(counts) <= 1
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.cases("task", TASKS)
 def test_it_is_a_data_set_whose_samples_are_made_once(task: str) -> None:
     made: Dataset = task_dataset(task, faces(), words(), id_prefix="f-")
     assert isinstance(made, TaskDataset)
@@ -101,7 +101,7 @@ def test_it_is_a_data_set_whose_samples_are_made_once(task: str) -> None:
     assert all(one.startswith("f-faces-") for one in ids)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.cases("task", TASKS)
 def test_the_order_of_the_identities_does_not_matter(task: str) -> None:
     straight, turned = task_dataset(task, faces(), words()), task_dataset(task, faces(turned=5), words(turned=7))
     assert digest_of_samples(straight) == digest_of_samples(turned)
@@ -152,7 +152,7 @@ def test_the_digest_follows_task_seed_prefix_and_both_collections() -> None:
     assert len({base.digest, *(other.digest for other in others)}) == 6
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("task", "edge", "native"),
     [
         ("matching", 160, 160),
@@ -457,7 +457,7 @@ def test_the_hint_is_where_the_query_has_it_and_everything_else_is_told_of_the_s
     assert (hinted.localisation.given_in, whole.localisation.given_in) == (1, 0)
 
 
-@pytest.mark.parametrize("task", BOX_TASKS)
+@pytest.mark.cases("task", BOX_TASKS)
 def test_the_query_is_under_the_setting_and_the_support_is_not(task: str) -> None:
     for sample in samples_of(task, faces()):
         assert sample.perturbed == (1,)
@@ -490,7 +490,7 @@ def test_what_moves_things_makes_other_boxes_right_and_what_blurs_them_does_not(
     assert not {"gaussian_blur", "colour", "pixelate", "jpeg_compression"} & changed
 
 
-@pytest.mark.parametrize("task", BOX_TASKS)
+@pytest.mark.cases("task", BOX_TASKS)
 def test_nothing_is_asked_where_nobody_has_boxes(task: str) -> None:
     made = task_dataset(task, faces(boxes={}), words())
     assert made.lacking == (
@@ -503,7 +503,7 @@ def test_nothing_is_asked_where_nobody_has_boxes(task: str) -> None:
     assert str(error.value) == made.lacking
 
 
-@pytest.mark.parametrize("task", BOX_TASKS)
+@pytest.mark.cases("task", BOX_TASKS)
 def test_who_has_no_boxes_is_left_out_and_counted(task: str) -> None:
     class Some(FakeCollection):
         def entities(self) -> list[Entity]:

@@ -30,7 +30,7 @@ class Plain:
         return f"{self.value} {self.size}"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("size", "side", "cell"),
     [
         ((1024, 1024), 2, (512, 512)),

@@ -60,8 +60,8 @@ def test_nothing_lost_passes_a_bound_of_half_a_point_at_869_samples(name: str) -
     assert estimate(name, table, "fog:low" if name == "drop_increase" else None).high < 0.005
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("n", [10, 40, 200])
+@pytest.mark.cases("tail", TAILS)
+@pytest.mark.cases("n", [10, 40, 200])
 def test_every_further_loss_raises_the_upper_bound(n: int, tail: float) -> None:
     ends = [bounds(losses(count, n), tail=tail) for count in range(n // 2)]
     assert (np.diff(np.array(ends)[:, 1]) > 0.0).all()
@@ -280,7 +280,7 @@ def test_clopper_pearson_of_the_golden_table() -> None:
     assert exact_interval(13, 16, 0.95) == pytest.approx((0.543543, 0.959526), abs=5e-7)
 
 
-@pytest.mark.parametrize(("successes", "n"), [(1, 5), (13, 16), (0, 9), (9, 9), (30, 869)])
+@pytest.mark.cases(("successes", "n"), [(1, 5), (13, 16), (0, 9), (9, 9), (30, 869)])
 def test_clopper_pearson_bounds_have_the_tails_they_promise(successes: int, n: int) -> None:
     low, high = exact_interval(successes, n, 0.90)
     if successes:
@@ -336,8 +336,8 @@ def test_judged_ends_rise_with_every_success() -> None:
         assert (np.diff(np.array(ends), axis=0) >= 0.0).all()
 
 
-@pytest.mark.parametrize(("tail", "tests"), [(0.05, 1), (0.05 / 133, 133)])
-@pytest.mark.parametrize(("n", "rate"), [(20, 0.01), (20, 0.05), (40, 0.02), (128, 0.01), (200, 0.1)])
+@pytest.mark.cases(("tail", "tests"), [(0.05, 1), (0.05 / 133, 133)])
+@pytest.mark.cases(("n", "rate"), [(20, 0.01), (20, 0.05), (40, 0.02), (128, 0.01), (200, 0.1)])
 def test_rare_errors_are_not_found_too_many_too_often(n: int, rate: float, tail: float, tests: int) -> None:
     """Exactly: how often a bound that is true fails, at one risk and at a share of it; Wilson's bound alone fails 18 %."""
     chances = stats.binom.pmf(np.arange(n + 1), n, rate)

@@ -114,11 +114,11 @@ def test_tails_with_a_rare_flip_are_sums_and_never_too_small(n: int, shares: tup
     assert (found - expected <= 1e-10).all()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "shares",
     [(0.3, 0.2), (0.2, 0.3), (0.1, 0.05), (0.02, 0.02), (0.02, 0.01), (0.33, 0.33), (0.05, 0.3), (0.004, 0.6), (0.6, 0.004)],
 )
-@pytest.mark.parametrize("n", [324, 869])
+@pytest.mark.cases("n", [324, 869])
 def test_tails_by_the_formula_are_sums_far_out_as_well(n: int, shares: tuple[float, float]) -> None:
     """Within 0.3 % down to 1e-12."""
     excess, expected = np.arange(-n, n + 1.0), _sums(n, *shares)
@@ -128,7 +128,7 @@ def test_tails_by_the_formula_are_sums_far_out_as_well(n: int, shares: tuple[flo
     assert found[seen] == pytest.approx(expected[seen], rel=0.003)
 
 
-@pytest.mark.parametrize("shares", [(0.1, 0.05), (0.05, 0.1), (0.1, 0.1), (0.3, 0.6), (0.7, 0.1), (0.1, 0.7)])
+@pytest.mark.cases("shares", [(0.1, 0.05), (0.05, 0.1), (0.1, 0.1), (0.3, 0.6), (0.7, 0.1), (0.1, 0.7)])
 def test_the_middle_of_a_tail_is_the_sum(shares: tuple[float, float]) -> None:
     """Where the excess is what was expected the formula itself divides 0 by 0."""
     n, mean = 600, 600 * (shares[0] - shares[1])
@@ -148,8 +148,8 @@ def test_a_tail_is_one_half_around_the_middle_however_many_samples_there_are(n: 
         assert found[0] - found[-1] == pytest.approx(float(ends[0] - ends[1]), rel=0.05)
 
 
-@pytest.mark.parametrize("drop", [-0.2, 0.0, 0.05, 0.4])
-@pytest.mark.parametrize("n", [5, 10, 101])
+@pytest.mark.cases("drop", [-0.2, 0.0, 0.05, 0.4])
+@pytest.mark.cases("n", [5, 10, 101])
 def test_where_every_sample_flips_the_harmful_ones_are_binomial(n: int, drop: float) -> None:
     """Every flip more changes the excess by two; of no drop this is the sign test."""
     harmful, law = np.arange(n + 1.0), stats.binom(n, (1.0 + drop) / 2.0)
@@ -203,7 +203,7 @@ def test_sure_flips_leave_no_chance() -> None:
 CASES = [(6, 0, 40), (12, 1, 40), (3, 0, 200), (0, 2, 60), (1, 1, 30), (0, 0, 25), (2, 5, 90), (30, 3, 869), (60, 13, 869)]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.cases("case", CASES)
 def test_p_values_are_tails_at_the_likeliest_share(case: tuple[int, int, int]) -> None:
     """The share by a plain search, the tail sample by sample."""
     test = _test(*case)
@@ -243,8 +243,8 @@ def test_p_values_next_to_the_ends() -> None:
 # Exact bounds.
 
 
-@pytest.mark.parametrize("tail", [0.4, 0.05, 0.05 / 133])
-@pytest.mark.parametrize("n", [1, 2, 9, 60, 869])
+@pytest.mark.cases("tail", [0.4, 0.05, 0.05 / 133])
+@pytest.mark.cases("n", [1, 2, 9, 60, 869])
 def test_bounds_of_outcomes_that_happen_in_one_way(n: int, tail: float) -> None:
     """Nothing flips, or all do. A drop d leaves none with at most ``(1 - |d|)^n``, all harmful with ``((1 + d) / 2)^n``."""
     none, lost = _test(0, 0, n), _test(n, 0, n)
@@ -341,8 +341,8 @@ def test_a_harmful_flip_more_raises_both_bounds_and_a_helpful_one_lowers_them(bo
     assert less_high < high
 
 
-@pytest.mark.parametrize("level", [0.3, 0.05, 0.002])
-@pytest.mark.parametrize("n", [4, 9, 20])
+@pytest.mark.cases("level", [0.3, 0.05, 0.002])
+@pytest.mark.cases("n", [4, 9, 20])
 def test_bounds_of_a_few_samples_miss_no_more_often_than_they_say(n: int, level: float) -> None:
     """Every outcome at many truths, up to those where every sample flips."""
     cases = _every_count(n)
@@ -494,8 +494,8 @@ def test_an_impossible_level_is_refused(confidence: float) -> None:
         paired_drop_interval(1, 1, 5, confidence)
 
 
-@pytest.mark.parametrize("level", [0.05, 0.05 / 133])
-@pytest.mark.parametrize(("n", "drop"), [(50, 0.05), (200, 0.03), (324, 0.05), (324, -0.02)])
+@pytest.mark.cases("level", [0.05, 0.05 / 133])
+@pytest.mark.cases(("n", "drop"), [(50, 0.05), (200, 0.03), (324, 0.05), (324, -0.02)])
 def test_neither_bound_errs_more_often_than_it_says(n: int, drop: float, level: float) -> None:
     """Exactly, over all outcomes, for helpful flips from never to often; Tango's bounds err 1.6 and 2.7 times as often here."""
     for helpful_share in max(0.0, -drop) + np.array([1e-9, 0.001, 0.004, 0.015, 0.05]):
@@ -574,7 +574,7 @@ def test_of_no_drop_the_statistic_is_mcnemars(harmful: int, helpful: int, rest: 
         assert np.sign(statistic) == np.sign(harmful - helpful)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("case", "statistic"),
     [
         ((0, 0, 1, 0.2), -0.5),
@@ -642,8 +642,8 @@ def test_tangos_bounds_without_an_end_are_the_ends() -> None:
     assert tango_upper(test.harmful, test.helpful, test.n, math.inf).tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("confidence", [1e-9, 1.0 - 1e-9])
-@pytest.mark.parametrize("case", [(0, 0, 1), (1, 0, 1), (0, 1, 1), (1, 1, 2), (3, 2, 5), (0, 7, 7), (7, 0, 7)])
+@pytest.mark.cases("confidence", [1e-9, 1.0 - 1e-9])
+@pytest.mark.cases("case", [(0, 0, 1), (1, 0, 1), (0, 1, 1), (1, 1, 2), (3, 2, 5), (0, 7, 7), (7, 0, 7)])
 def test_levels_next_to_0_and_1(case: tuple[int, int, int], confidence: float) -> None:
     """No confidence: the estimate; all of it: everything that can be."""
     low, high = paired_drop_interval(*case, confidence)

@@ -195,7 +195,7 @@ def _answers(rng: np.random.Generator, n: int, flips: float) -> tuple[Array, Arr
     return clean - perturbed * 1.0, clean - blind * 1.0
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.cases("seed", range(8))
 def test_a_ratio_is_inside_unless_it_is_rejected(seed: int) -> None:
     rng = np.random.default_rng(seed)
     loss, gain = _answers(rng, 120, 0.08)

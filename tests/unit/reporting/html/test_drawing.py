@@ -48,7 +48,7 @@ def test_text_is_text_and_escaped() -> None:
     assert r"設定 \x00" in texts(drawing.ranking([Bar("設定 \x00", 0.1, 0.1, 0.1)], axis="drop", label="x"))
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.cases("name", DRAWN)
 def test_a_drawing_is_an_image_with_a_name_that_needs_nothing_but_the_style_sheet(name: str) -> None:
     svg = ET.fromstring(DRAWN[name])
     assert svg.attrib["role"] == "img"
@@ -59,7 +59,7 @@ def test_a_drawing_is_an_image_with_a_name_that_needs_nothing_but_the_style_shee
     assert {node.get("fill") for node in svg.iter() if node.get("fill")} <= {"none"}
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.cases("name", DRAWN)
 def test_nothing_is_drawn_beside_the_canvas(name: str) -> None:
     svg = ET.fromstring(DRAWN[name])
     _, _, wide, tall = map(float, svg.attrib["viewBox"].split())
@@ -150,7 +150,7 @@ def test_a_change_is_marked_between_two_points() -> None:
     assert len(nodes(DRAWN["line"], "circle", "f-paper")) == 1
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.3, 0.31), (-5e-7, 2e-6), (-70.0, 12.0), (0.0, 4000.0), (0.5, 0.5)])
+@pytest.mark.cases(("low", "high"), [(0.3, 0.31), (-5e-7, 2e-6), (-70.0, 12.0), (0.0, 4000.0), (0.5, 0.5)])
 def test_axes_have_a_few_round_numbers(low: float, high: float) -> None:
     svg = drawing.ranking([Bar("a", low, low, low), Bar("b", high, high, high)], axis="drop", label="x", zero=False)
     ticks = [
