@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.words import first_few
 from .chat import Malformed, messages_of, said, text_body
 from .client import LEARNED, Client
 from .contract import BackendOptions, Guard
-from .generation import LetterTokens, letters_of
+from .generation import LetterTokens, generation_for, letters_of
 from .openai import TIME_LIMIT
 from .replicas import Failure, within
 from .resolve import open_backend
@@ -193,9 +193,20 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
 
 
 def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
+    limit, whole = _TOKENS, generation_for(ref).max_new_tokens
+
     def ask(key: str, *images: NDArray[np.uint8], choices: tuple[str, ...] = OFFERED) -> Prediction:
         """Returns the answer to a single request, because rounding depends on the rest of a batch."""
+        nonlocal limit
         (answer,) = backend.infer([request(key, *images, choices=choices)])
+        if answer.finish_reason == "length" and not answer.text.strip():
+            if limit >= whole:
+                raise BackendError(
+                    f"the model writes no answer within {limit:,} tokens: it may reason for longer. Raise generation: "
+                    "max_new_tokens in its entry of the models file"
+                )
+            limit = whole  # it reasons before it answers
+            return ask(key, *images, choices=choices)
         if answer.finish_reason == "error":
             question = ref.framed(_QUESTION if choices else _OPEN).splitlines()[0]
             raise BackendError(f"the model does not answer {question!r}: {answer.error}")
@@ -203,7 +214,7 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
 
     def request(key: str, *images: NDArray[np.uint8], choices: tuple[str, ...] = OFFERED) -> Request:
         text, setting = ref.framed(_QUESTION if choices else _OPEN), "clean" if images else "no_image"
-        return Request(f"probe-{key}", images, text, choices, _TOKENS, "probe", setting, "probe")
+        return Request(f"probe-{key}", images, text, choices, limit, "probe", setting, "probe")
 
     def seconds(key: str) -> float:
         began = time.perf_counter()

@@ -124,6 +124,21 @@ def test_pictures_that_change_nothing_do_not_reach_the_model(server: ModelServer
     assert seen.problem == words
 
 
+def test_a_server_that_reasons_first_gets_the_tokens_of_a_gate(server: ModelServer) -> None:
+    server.letters, found, needed = False, server.answered, 300
+
+    def answered(body: dict[str, Any]) -> Reply:
+        cut = reply(None, finish="length", reasoning_content="The image")  # type: ignore[arg-type]  # as reasoning parsers send it
+        return found(body) if body["max_tokens"] > needed else (200, {}, json.dumps(cut).encode())
+
+    server.answered = answered  # type: ignore[method-assign]  # a server with a reasoning parser
+    seen = probed(server.url)
+    assert (seen.usable, seen.answer, seen.evidence) == (True, TEXT, "other images get other answers")
+    needed = 3000
+    seen = probed(server.url)
+    assert seen.problem.startswith("the model writes no answer within 2,048 tokens: it may reason for longer. Raise generation:")
+
+
 def test_tokens_of_pictures_are_counted_by_size(server: ModelServer) -> None:
     server.backend = ScriptedBackend(is_blind, version="1")
 
