@@ -276,18 +276,19 @@ def _has_phrase(said: list[str], text: str, *roles: str) -> bool:
     return any(f" {phrase} " in text for word in said if word in known for phrase in known[word])
 
 
+_EXCEPTING: Final = ("except", "but", "besides", "other than", "apart from")
 _EXCEPT = re.compile(
     r"\b(?P<of>all|every\w*|any\w*|each|none|nothing|no)\b[^.,;!?\n]{0,40}?"
-    r"\b(?:except|but|save|besides|other than|apart from)\s(?:for\s)?(?:the\s|an?\s|options?\s|[\"'(\[])*\Z"
+    rf"\b(?:{'|'.join(_EXCEPTING)})\s(?:for\s)?(?:the\s|an?\s|options?\s|[\"'(\[])*\Z"
 )
 
 
 def is_excepted(lowered: str, start: int, *, denied_behind: bool) -> bool | None:
     """Whether an exception is denied: "all but B fit", not "all but B are wrong"; None if the mention is none."""
-    found = _EXCEPT.search(lowered, max(0, start - _REACH), start)
-    if found is None:
+    begin = max(0, start - _REACH)
+    if not any(sign in lowered for sign in _EXCEPTING) or not (found := _EXCEPT.search(lowered, begin, start)):
         return None
-    ahead = tokens(_SENTENCE_END.split(lowered[max(0, start - _REACH) : found.start()])[-1])
+    ahead = tokens(_SENTENCE_END.split(lowered[begin : found.start()])[-1])
     negative = found["of"] in ("none", "nothing", "no") or denied_behind or _denies(_clause(ahead, len(ahead)))
     return not negative
 
