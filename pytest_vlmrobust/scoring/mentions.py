@@ -211,6 +211,8 @@ def _is_list(between: str) -> bool:
 
 _PAIR = re.compile(r"([A-Z])\W{0,2}[,;]\s(?:(?:maybe|perhaps|probably|possibly)\s)?\W?([A-Z])")
 _END = re.compile(r"[.!?\n]")
+_SUPPOSED = re.compile(r" (?:would|could|might)\b")
+"""Says what another picture would show: "A cow would have horns"."""
 _REPLY = re.compile(r"\?[\s\"')]{0,3}(yes|no)\b(?!,? (?:i|we|the) )")
 """A question with its answer: "A cat? No. A dog? Yes."."""
 
@@ -236,6 +238,8 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
         excepted = is_excepted(lowered, each.start, denied_behind=behind.denied)
         if excepted is not None:
             ahead, behind = ahead._replace(kind="statement", denied=excepted), behind._replace(denied=False)
+        if each.in_words and not behind.verdict and _SUPPOSED.match(lowered, each.end):
+            behind = behind._replace(void=True)
         stop = _END.search(text, each.end)
         asked = stop is not None and stop[0] == "?"
         if stop and (reply := _REPLY.match(lowered, stop.start())):

@@ -22,7 +22,7 @@ from .json_answers import answer_in_json
 from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .mentions import lower
 from .options import is_other
-from .text import WORD, Extraction, Stop, apply_rules, final_words, fold_case, is_refusal, plain_text, straighten
+from .text import NUMBER_WORDS, WORD, Extraction, Stop, apply_rules, final_words, fold_case, is_refusal, plain_text, straighten
 from .words import asserted, corrections
 
 _LONGEST = 40
@@ -116,7 +116,7 @@ _UNIT = re.compile(r"\s*(?P<unit>°?\s?[^\W\d_]*[23²³]?)\s*\.?")
 
 
 _BELOW_TWENTY: Final = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *NUMBER_WORDS,
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")

@@ -158,27 +158,16 @@ _REFUSAL = re.compile(
     r"|抱歉|无法(?:确定|回答|判断|看到|识别)|不能(?:确定|回答)|看不到",
     re.DOTALL,
 )
-_SIGNS = (
-    "can",
-    "could",
-    "unable",
-    " able",
-    "won't",
-    "will not",
-    "without",
-    "as an ai",
-    "no image",
-    "no picture",
-    "don't",
-    "do not",
+_SIGNS: Final = (
+    *("can", "could", "unable", " able", "won't", "will not", "without", "as an ai", "no image", "no picture", "do not"),
+    *("not enough", "impossible", "n't", " not ", "sorry", "抱歉", "无法", "不能", "看不到"),
 )
-_MORE_SIGNS = ("not enough", "impossible", "n't", " not ", "sorry", "抱歉", "无法", "不能", "看不到")
 """Every refusal contains one of these; most texts contain none."""
 
 
 def is_refusal(lowered: str) -> bool:
     """Whether a lower-case text has words of refusing or not knowing."""
-    return any(sign in lowered for sign in _SIGNS + _MORE_SIGNS) and _REFUSAL.search(lowered) is not None
+    return any(sign in lowered for sign in _SIGNS) and _REFUSAL.search(lowered) is not None
 
 
 # The answer part of a text: without thinking, control tokens, and text after the answer's turn.

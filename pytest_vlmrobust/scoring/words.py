@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 20
+VERSION: Final = 21
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (
@@ -229,9 +229,11 @@ def _has(text: str, phrases: tuple[str, ...]) -> bool:
     return any(phrase in text for phrase in phrases if len(phrase) > 1)
 
 
-_IDIOM = re.compile(
-    r" (?:no (?:doubt|question)|without (?:a |any )?(?:doubt|question)|not only|at least|nothing but|none other than)\b"
+IDIOM: Final = re.compile(
+    r"(?<![\w-])(?:no (?:doubt|question|problem|worries|wonder)|without (?:a |any )?(?:doubt|question)|not only|at least"
+    r"|nothing but|none other than)\b"
 )
+"""Phrases with a word of denial that deny nothing."""
 _DENYING: Final = frozenset(["not", "wrong", "unlike"])
 
 
@@ -253,7 +255,7 @@ def _denies(clause: list[str]) -> bool:
     if text.isascii() and "n't " not in text and _signs("not", "wrong", "unlike").isdisjoint(clause):
         return False
     if any(each in text for each in (" no ", " without ", " least ", "nothing but", " not only", "none other")):
-        text = _IDIOM.sub(" ", text)
+        text = IDIOM.sub(" ", text)
         clause = text.split()
     if any(word.endswith("n't") or not _DENYING.isdisjoint(roles_of(word)) for word in clause):
         return True
@@ -322,6 +324,8 @@ def _is_void(sentence: list[str], place: int, kind: str, *, in_words: bool) -> b
     return not whole.isascii() and any(phrase in whole for phrase in words().joined["void"])
 
 
+_ANYBODY: Final = frozenset(["you", "one"])
+"""Only what they might say is reported: "one might say A", not "you should choose B"."""
 _SAID_SOON = 4
 """Words behind a reporter among which a word of saying is looked for."""
 
@@ -331,8 +335,9 @@ def _is_reported(said: list[str], *, in_words: bool) -> bool:
     sources = frozenset(["reporter"]) if in_words else frozenset(["reporter", "medium"])
     for place, word in enumerate(said):
         if not sources.isdisjoint(roles_of(word)):
-            behind = said[place + 1 : place + 1 + _SAID_SOON]
-            behind = behind[: behind.index(",")] if "," in behind else behind
+            behind = list(takewhile(lambda each: each[0].isalnum(), said[place + 1 : place + 1 + _SAID_SOON]))
+            if word in _ANYBODY and behind[:1] not in (["could"], ["may"], ["might"]):
+                continue
             if "according" in said[max(0, place - 3) : place] or any("says" in roles_of(each) for each in behind):
                 return True
     return False
@@ -356,7 +361,6 @@ class After(NamedTuple):
 
 
 _MODAL: Final = frozenset(["can", "could", "may", "might"])
-_SUPPOSES: Final = frozenset(["would", "could", "might"])
 _SET_OFF: Final = frozenset('.,:;!-"([')
 _ENDING: Final = frozenset(["because", "ending", "unlike", "so"])
 _LINKING: Final = frozenset(["is", "filler", "option", "ending", "link"])
@@ -387,8 +391,7 @@ def after(lowered: str, end: int, ceiling: int) -> After:
         return _after_joined(lowered, found[count][1] - len(said[count]), limit, plain, modal=not _MODAL.isdisjoint(said[:count]))
     if what == "denied":
         return plain._replace(denied=True, end=found[count - 1][1])
-    verdict = what == "verdict" and _MODAL.isdisjoint(said[:count])
-    return plain._replace(verdict=verdict, void=plain.void or (not verdict and said[:1] != [] and said[0] in _SUPPOSES))
+    return plain._replace(verdict=what == "verdict" and _MODAL.isdisjoint(said[:count]))
 
 
 def _predicate(said: list[str], *, truncated: bool, full_stop: bool) -> tuple[str, int]:

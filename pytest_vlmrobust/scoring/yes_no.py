@@ -27,7 +27,7 @@ from .text import (
     shortened,
     strip_ends,
 )
-from .words import asserted, roles_of, words
+from .words import IDIOM, asserted, roles_of, words
 
 DEEPEST_TAG = 4
 """Tags inside each other that are read."""
@@ -71,13 +71,6 @@ _HOW_TO_ANSWER = re.compile(
 """Instructions in a question whose "no" denies nothing: "Please answer yes or no"."""
 _PROMPT = re.compile(r"^\W*(?:(?:final )?answer\s?)?\(?(?:yes ?(?:/|or) ?no)\)?\s?[:=]", re.MULTILINE)
 _DOLLARS = re.compile(r"\$(?:WORD\b\s*=?\s*)?(?=\w)")
-_IDIOM = re.compile(
-    r"\b(?:no (?:doubt|question|problem|worries|wonder)(?: (?:about (?:it|that)|at all))?|without (?:a |any )?(?:doubt|question)"
-    r"|there(?:'s| is) no (?:doubt|question)(?: that| about (?:it|that))?|not only)\b(?:[,.!:;]+)?"
-)
-"""Phrases with "no" that deny nothing."""
-
-
 _COURTESY = re.compile(
     r"(?:yes|yeah|sure|certainly|of course|absolutely)\b[\s,.!-]*(?:(?:of course|certainly|absolutely"
     r"|i can (?:\w+ )?(?:help|assist|look|check|answer|see (?:the|this|your) (?:image|picture|photo))|let me (?:look|check|see)"
@@ -96,7 +89,7 @@ def _read(reply: str, question: str, within: int) -> Extraction:
         rest = _read(text[polite.end() :], question, within)
         if rest.answer:
             return rest
-    text = _IDIOM.sub(" ", (asserted(text) or text) if "?" in text else text).strip(" ,")
+    text = IDIOM.sub(" ", (asserted(text) or text) if "?" in text else text).strip(" ,")
     return first_outcome(_outcomes(reply, text, question, within))
 
 

@@ -172,6 +172,7 @@ def test_of_a_correction_the_last_is_read(text: str) -> None:
             "A cat? No. A dog? Yes.",
         ],
         *["All options except B are wrong.", "I rule out everything but B.", "My first choice is B; my second choice is A."],
+        *["You should choose B.", "You can say that the answer is B.", "Note: the picture suggests B.", "She picks the dog."],
         *["I don't think it's A; B fits better.", "Between A and B, the snout favors B."],
     ],
 )
