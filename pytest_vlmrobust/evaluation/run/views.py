@@ -38,6 +38,8 @@ _RUNG = "resolution"
 """The setting that shows images at a long edge in pixels."""
 _LOOK_SECONDS = 1.0
 """How long an image on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
+_MOST_QUESTIONS = 20_000
+"""Changed questions that are kept, as a run asks for each several times; each takes about a kilobyte."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
 """What a view begins with: whether with images that somebody made of its rung, the seeds of its images, and these."""
 _SOURCE_BYTES = 24 * 2**20
@@ -92,15 +94,23 @@ class ViewMaker:
         """What samples begin with, as it was a moment ago: when, whose, and what."""
         self._first: dict[Path, str] = {}
         """What each image in a file was when a run first looked at it."""
+        self._questions: dict[tuple[int, Setting], tuple[Sample, Sample]] = {}
+        """Samples whose question a setting changes, before and after."""
 
     def question(self, sample: Sample, setting: Setting) -> Sample:
         """Returns what is asked about a sample of the dataset: the steps of a setting that change a question are done.
 
         The other methods take what this returns, and do the steps that change pixels.
         """
-        if not split(setting)[0]:
-            return sample
-        return perturbed(sample, setting, seed=derive_seed(self._seed, sample.seeded_by or sample.id))
+        key = id(sample), setting  # an id stays the sample's as long as it is kept beside it
+        if (kept := self._questions.get(key)) is None:
+            if not split(setting)[0]:
+                return sample
+            if len(self._questions) >= _MOST_QUESTIONS:
+                self._questions.clear()
+            kept = sample, perturbed(sample, setting, seed=derive_seed(self._seed, sample.seeded_by or sample.id))
+            self._questions[key] = kept
+        return kept[1]
 
     def recipe(self, sample: Sample, setting: Setting) -> str:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
