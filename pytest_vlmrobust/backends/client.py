@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +87,14 @@ class Filtered(Failure):
         self.said = said
 
 
+@cache
+def _certificates() -> Any:
+    """Returns whom a client trusts: all replicas alike, as reading the certificates takes most of the time to make a client."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
 class Client:
     """A model on one server.
 
@@ -133,7 +142,7 @@ class Client:
             timeout=limit,
             max_retries=0,  # retries happen in replicas.py, which adapts to the load of the server
             http_client=openai.DefaultAsyncHttpxClient(
-                event_hooks={"request": [self._stay], "response": [_cap]}, max_redirects=_MOST_REDIRECTS
+                event_hooks={"request": [self._stay], "response": [_cap]}, max_redirects=_MOST_REDIRECTS, verify=_certificates()
             ),
             # so that the counted bytes are the bytes in memory
             default_headers={"Accept-Encoding": "identity", **headers},
