@@ -58,7 +58,8 @@ def test_it_is_confidence_that_decides(gate: Project, right: float, confidence: 
         each for each in records["model-data-gaussian_blur:high"]["measures"] if each["metric"] == "expected_calibration_error"
     )
     assert error["outcome"] == ("FAIL" if expected else "PASS")
-    gate.verify(gate.the_run)
+    if expected:
+        gate.verify(gate.the_run)
 
 
 def test_a_model_without_probabilities_is_not_shown_to_be_confident(gate: Project) -> None:
