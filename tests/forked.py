@@ -1,16 +1,16 @@
 """Processes that run pytest as ``python -m pytest`` does, and start in a tenth of the time.
 
 A new process imports for more than a second before it runs a test. Here one process imports everything once, and each
-run is a copy of it: a process with an id, signals, standard streams and an end of its own.
+run is a copy of it: a process with an id, signals, standard streams and an end of its own. So are the workers of xdist.
 """
 
 from __future__ import annotations
 
+import ast
 import atexit
 import functools
 import gc
 import importlib.metadata
-import json
 import os
 import runpy
 import select
@@ -24,13 +24,32 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import execnet.gateway_io
 import pytest
 
 ROOT = Path(__file__).parents[1]
 ENDINGS = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Signals that end a process which does not handle them."""
+
+STANDS_FOR_A_WORKER = """
+import os, signal, socket, sys
+address, line = sys.argv[1:]
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(address)
+given = repr({"code": line, "directory": os.getcwd(), "environment": dict(os.environ)}).encode() + b"\\n"
+socket.send_fds(connection, [given[:1]], [0, 1, 2])
+connection.sendall(given[1:])
+for descriptor in (0, 1):
+    os.close(descriptor)
+code = int(connection.makefile().readlines()[1])
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+"""The process that xdist starts and may kill: it hands its streams to a copy, and ends as that does. Imports next to nothing."""
 
 
 class ForkedPytest:
@@ -60,7 +79,7 @@ class ForkedPytest:
         given = {"arguments": [*arguments], "directory": str(directory), "environment": dict(os.environ if env is None else env)}
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.connect(_server())
-        content = json.dumps(given).encode() + b"\n"
+        content = repr(given).encode() + b"\n"
         socket.send_fds(self._connection, [content[:1]], streams)
         self._connection.sendall(content[1:])
         for descriptor in streams:
@@ -107,6 +126,19 @@ def run_forked(pytester: pytest.Pytester, *arguments: str, timeout: float = 300)
     return pytest.RunResult(ret, printed.splitlines(), errors.splitlines(), time.monotonic() - begun)
 
 
+def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has xdist start its workers as copies."""
+    monkeypatch.setattr(execnet.gateway_io, "popen_args", functools.partial(_worker, execnet.gateway_io.popen_args))
+
+
+def _worker(usual: Any, spec: Any, address: str = "") -> list[str]:
+    """Returns the command of a worker; one that names its Python, as by ``--tx=2*popen//python=...``, is started anew."""
+    if spec.python:
+        return list(usual(spec))
+    line = execnet.gateway_io.popen_bootstrapline
+    return [sys.executable, "-I", "-S", "-c", STANDS_FOR_A_WORKER, address or _server(), line]
+
+
 @functools.cache
 def _server() -> str:
     """Starts the process that copies are made of, and returns its address. It ends when this one does."""
@@ -150,8 +182,8 @@ def _import_all() -> None:
         sys.modules[name].__doc__ = "PYTEST_DONT_REWRITE"  # it warns of plugins that were imported before it could
 
 
-def _serve(address: str) -> None:
-    """Makes a copy for each connection; returns in the copies alone."""
+def _serve(address: str) -> str:
+    """Makes a copy for each connection; returns in the copies alone, as :func:`_begin` does."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(address)
@@ -168,16 +200,19 @@ def _serve(address: str) -> None:
             connection.close()
 
 
-def _begin(connection: socket.socket) -> None:
-    """Makes one copy and says its id and how it ended; returns in the copy alone."""
+def _begin(connection: socket.socket) -> str:
+    """Makes one copy and says its id and how it ended; returns in the copy alone: what it executes, or nothing for pytest."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     content, streams, _, _ = socket.recv_fds(connection, 1, 3)
     with connection.makefile("rb") as file:
-        given = json.loads(content + file.readline())
+        given = ast.literal_eval((content + file.readline()).decode())
     if copy := os.fork():
         for descriptor in (*streams, 0, 1, 2):
             os.close(descriptor)
         connection.sendall(f"{copy}\n".encode())
+        ended = os.pidfd_open(copy)
+        if ended not in select.select([ended, connection.fileno()], [], [])[0]:  # whoever waited for it is gone
+            os.kill(copy, signal.SIGKILL)
         _, status = os.waitpid(copy, 0)
         connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
@@ -193,8 +228,9 @@ def _begin(connection: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(given["environment"])
     sys.path[:0] = [given["directory"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.argv = ["pytest", *given["arguments"]]
+    sys.argv = ["pytest", *given.get("arguments", ())]
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
+    return str(given.get("code", ""))
 
 
 if __name__ == "__main__":
@@ -207,5 +243,8 @@ if __name__ == "__main__":
     del sys.path[0]
     gc.collect()
     gc.freeze()
-    _serve(sys.argv[1])
-    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    execnet.gateway_io.popen_args = functools.partial(_worker, execnet.gateway_io.popen_args, address=sys.argv[1])
+    if code := _serve(sys.argv[1]):
+        exec(code)  # noqa: S102 - what execnet would have Python execute
+    else:
+        runpy.run_module("pytest", run_name="__main__", alter_sys=True)

@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import cv2  # noqa: F401 - what a run in this process imports would be dropped after it, and compiled modules load only once
+import filelock  # noqa: F401 - likewise
 import jinja2  # noqa: F401 - likewise
 import pydantic  # noqa: F401 - likewise
 import pytest
@@ -21,7 +22,7 @@ import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 
 from pytest_vlmrobust.cli import main
-from tests.forked import run_forked
+from tests.forked import fork_workers, run_forked
 from tests.small_gate import import_package, policy, suite, write_questions
 
 import_package(".neural")  # likewise: registries would be made anew, and their members not
@@ -128,8 +129,9 @@ def decision_cases(junit: Path) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gates in tests belong on no page of the job that runs these tests."""
+def gates_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates in tests belong on no page of the job that runs these tests, and their workers import nothing anew."""
+    fork_workers(monkeypatch)
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
 

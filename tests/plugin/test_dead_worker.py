@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -103,6 +104,7 @@ def test_a_worker_that_dies_while_it_is_started_leaves_a_run_incomplete(
     project.script()
     project.write("early/sitecustomize.py", DIES_AT_ONCE)
     monkeypatch.setenv("PYTHONPATH", str(project.path / "early"), prepend=os.pathsep)
-    result = ends(project.run("-n2", subprocess=True), EXIT_CODES[Decision.INCOMPLETE])
+    workers = ("--dist=load", f"--tx=2*popen//python={sys.executable}")
+    result = ends(project.run(*workers, subprocess=True), EXIT_CODES[Decision.INCOMPLETE])
     result.stderr.fnmatch_lines(["*INCOMPLETE: a worker of pytest-xdist died while it was started (*). Run it again"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_vlmrobust.cli import main
+from tests.forked import run_forked
 from tests.small_gate import policy, write_questions
 
 from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, decision_cases, ends, make_project
@@ -321,6 +322,9 @@ SEEN_AT_THE_END = """
 import atexit
 import gc
 
+gc.unfreeze()
+
+
 @atexit.register
 def note():
     with open("seen", "w") as file:
@@ -330,8 +334,8 @@ def note():
 
 def test_nothing_is_looked_for_once_the_process_ends(project: Project) -> None:
     project.write("suite/conftest.py", SEEN_AT_THE_END)
-    project.pytester.runpytest_subprocess("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite")
+    run_forked(project.pytester, "--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite")
     assert int((project.path / "seen").read_text()) > 10_000
     project.write("suite/test_own.py", "def test_own():\n    pass\n")
-    project.pytester.runpytest_subprocess("suite/test_own.py")
+    run_forked(project.pytester, "suite/test_own.py")
     assert (project.path / "seen").read_text() == "0"  # as it is without a model

@@ -125,10 +125,9 @@ def test_a_fill_that_is_interrupted_says_how_many_answers_it_has(slow_project: P
 
 
 def test_a_signal_that_is_ignored_stays_ignored(slow_project: Project) -> None:
-    code = "import signal, sys, pytest; signal.signal(signal.SIGHUP, signal.SIG_IGN); sys.exit(pytest.main(sys.argv[1:]))"
+    slow_project.write("nohup.py", "import signal\n\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n")
     slow_project.write("suite/test_last.py", "import os, signal\n\ndef test_it():\n    os.kill(os.getpid(), signal.SIGHUP)\n")
-    done = subprocess.run([sys.executable, "-c", code, *ARGUMENTS], cwd=slow_project.path, check=False, capture_output=True)
-    assert done.returncode == 0, done.stdout
+    finished(0, slow_project, "-p", "nohup")
 
 
 HANDLERS = """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from pytest_vlmrobust.backends import BackendOptions, open_backend, serving
 from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.core.errors import BackendError, ModelError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
+from tests.forked import ForkedPytest
 
 from .conftest import Project, ends
 
@@ -73,7 +72,7 @@ def test_a_run_that_is_ended_leaves_no_server(served: Project, number: signal.Si
     hold = "import time\n\n\ndef pytest_runtest_teardown():\n    open('asked', 'w').close()\n    time.sleep(60)\n"
     served.write("conftest.py", hold)
     gate = [*GATE, "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml", "suite"]
-    process = subprocess.Popen([sys.executable, "-m", "pytest", *gate], cwd=served.path, stdout=subprocess.DEVNULL)
+    process = ForkedPytest(gate, served.path)
     latest = time.monotonic() + 120
     while not (served.path / "asked").exists() and time.monotonic() < latest:
         time.sleep(0.05)

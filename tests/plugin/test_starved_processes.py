@@ -9,15 +9,18 @@ import sys
 
 import pytest
 
-from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, Project, slow_but_for
+from tests.forked import ForkedPytest, run_forked
+
+from .conftest import ALONE, UNUSED, WORKERS_IF_SLOW, Project, ends, slow_but_for
 
 WRONG = {"setting": "invert", "answer": "A"}
+GATE = (*UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out")
 
 
-def run(code: int, project: Project, how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(code: int, project: Project, how: str) -> subprocess.CompletedProcess[str]:
     """Runs the gate from a shell that does something first, to this exit code."""
-    command = [sys.executable, "-m", "pytest", *UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out", *arguments]
-    done = subprocess.run(["sh", "-c", how, "sh", *command], cwd=project.path, capture_output=True, text=True, check=False)
+    command = ["sh", "-c", how, "sh", sys.executable, "-m", "pytest", *GATE]
+    done = subprocess.run(command, cwd=project.path, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -56,19 +59,20 @@ def test_closed_streams_change_no_decision(gate: Project, closed: str, decision:
 
 
 def test_junit_among_what_pytest_prints_is_not_read(gate: Project) -> None:
-    run(0, gate, 'exec "$@" > log', "--junitxml=log")
+    with (gate.path / "log").open("wb") as log:
+        assert ForkedPytest([*GATE, "--junitxml=log"], gate.path, stdout=log).wait() == 0
     assert gate.results("out")["decision"] == "GO"
 
 
 def codes_of(gate: Project, arguments: tuple[str, ...] = ()) -> dict[str, tuple[int, str]]:
     """Returns exit code and standard error of a gate whose standard output is full, and of one that nobody reads."""
-    command = [sys.executable, "-m", "pytest", *UNUSED, "-p", "no:cacheprovider", "suite", "--vlm-report=out", *arguments]
-    ends = os.pipe()
-    os.close(ends[0])
+    read, unread = os.pipe()
+    os.close(read)
     found = {}
-    for name, descriptor in {"full": os.open("/dev/full", os.O_WRONLY), "unread": ends[1]}.items():
-        done = subprocess.run(command, cwd=gate.path, stdout=descriptor, stderr=subprocess.PIPE, text=True, check=False)
-        found[name] = done.returncode, done.stderr
+    for name, descriptor in {"full": os.open("/dev/full", os.O_WRONLY), "unread": unread}.items():
+        with (gate.path / "errors").open("wb") as errors:
+            code = ForkedPytest([*GATE, *arguments], gate.path, stdout=descriptor, stderr=errors).wait()
+        found[name] = code, (gate.path / "errors").read_text()
         os.close(descriptor)
     return found
 
@@ -89,15 +93,13 @@ FILL = "import os\n\ndef pytest_sessionfinish():\n    os.dup2(os.open('/dev/full
 def test_a_no_go_whose_page_could_not_be_printed_stays_one(gate: Project) -> None:
     gate.script(WRONG)
     gate.write("conftest.py", FILL)
-    done = run(1, gate, 'exec "$@"')
-    assert done.stderr.startswith("vlm: NO-GO: standard output could not be written (")
-    assert len(done.stderr.splitlines()) == 1
+    (said,) = ends(run_forked(gate.pytester, *GATE), 1).errlines
+    assert said.startswith("vlm: NO-GO: standard output could not be written (")
 
 
 def test_a_go_whose_page_alone_could_not_be_printed_is_taken_back(gate: Project) -> None:
     gate.write("conftest.py", FILL)
-    done = run(11, gate, 'exec "$@"')
-    assert done.stderr.startswith("vlm: INCOMPLETE: GO is taken back: standard output could not be written (")
-    assert len(done.stderr.splitlines()) == 1
+    (said,) = ends(run_forked(gate.pytester, *GATE), 11).errlines
+    assert said.startswith("vlm: INCOMPLETE: GO is taken back: standard output could not be written (")
     for file in (*gate.path.glob(".vlmrobust/runs/*/manifest.json"), gate.path / "out" / "results.json"):
         assert json.loads(file.read_text())["decision"] == "INCOMPLETE"
