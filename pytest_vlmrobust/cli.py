@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import getdoc
 from itertools import pairwise
 from typing import Annotated, Any
@@ -91,9 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(typed: list[str], *, limited: bool) -> int:
-    commands = command_group()
     if _COMPLETE in os.environ:
-        commands.main(prog_name=_NAME)  # answers the shell, and ends the process
+        command_group().main(prog_name=_NAME)  # answers the shell, and ends the process
+    commands = command_group(typed)
     try:
         with commands.make_context(_NAME, typed, obj=limited) as context:
             if typed:
@@ -183,8 +183,8 @@ class _Group(TyperGroup):
                 formatter.write_dl(rows)
 
 
-def command_group() -> TyperGroup:
-    """Returns all commands."""
+def command_group(typed: Collection[str] | None = None) -> TyperGroup:
+    """Returns all commands; those that are not among the words of a command line, if given, have no arguments, to save time."""
     more = (
         "Start with vlmrobust init --model ./my-checkpoint --data questions.jsonl, then pytest, then vlmrobust open. "
         "vlmrobust COMMAND --help says more, with examples; pytest --help lists the options --vlm-* of the gate."
@@ -192,9 +192,9 @@ def command_group() -> TyperGroup:
     settings = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(cls=_Group, callback=_root, help=__doc__, epilog=more, context_settings=settings, rich_markup_mode=None)
     for heading, functions in COMMANDS.items():
-        _add(app, functions, heading)
+        _add(app, functions, heading, typed)
     export = typer.Typer(cls=_Group)
-    _add(export, FORMATS, "Formats")
+    _add(export, FORMATS, "Formats", typed)
     about, examples = "Write a run in the file format of another program.", "    vlmrobust export sarif latest"
     app.add_typer(export, name="export", help=about, epilog=_EXAMPLES + examples, rich_help_panel=[*COMMANDS][-1])
     group = get_command(app)
@@ -202,11 +202,12 @@ def command_group() -> TyperGroup:
     return group
 
 
-def _add(app: typer.Typer, functions: Sequence[Callable[..., int]], heading: str) -> None:
+def _add(app: typer.Typer, functions: Sequence[Callable[..., int]], heading: str, typed: Collection[str] | None) -> None:
     for function in functions:
         about, _, examples = (getdoc(function) or "").partition("\n\nExamples:\n")
         name = function.__name__.strip("_").replace("_", "-")
-        app.command(name, cls=_Command, help=about, epilog=_EXAMPLES + examples, rich_help_panel=heading)(function)
+        add = app.command(name, cls=_Command, help=about, epilog=_EXAMPLES + examples, rich_help_panel=heading)
+        add(function if typed is None or name in typed else lambda: None)
 
 
 def _print_version(wanted: bool) -> None:

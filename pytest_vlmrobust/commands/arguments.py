@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple, TextIO, TypeVar
+from typing import Annotated, Any, NamedTuple, TextIO, TypeVar
 
 from typer import Argument, BadParameter, Option
 
@@ -48,6 +48,16 @@ def whole(what: str, expected: str, least: int = 1, most: int | None = None) -> 
 def counting(noun: str) -> Callable[[object], int]:
     """Returns a reader of a number of 1 or more."""
     return whole(f"a number of {noun}", "1 or more")
+
+
+def path(about: str, metavar: str = "FILE", default: str | bool = True) -> Any:
+    """Declares an option that is a path; ``default`` is how its help names the default."""
+    return Option(metavar=metavar, parser=typed_path, help=about, show_default=default)
+
+
+def number(noun: str, about: str, metavar: str = "N", default: str | bool = True) -> Any:
+    """Declares an option that is a number of 1 or more."""
+    return Option(metavar=metavar, parser=counting(noun), help=about, show_default=default)
 
 
 LATEST = BY_AGE[0]
@@ -109,11 +119,11 @@ def named_run(run: str) -> NamedRun:
 
 
 Run = Annotated[Path, Argument(metavar="RUN", parser=run_directory, help=RUN_HELP)]
-Store = Annotated[Path, Option(metavar="DIR", parser=typed_path, help="the store of the runs")]
+Store = Annotated[Path, path("the store of the runs", "DIR")]
 DataFolder = Annotated[
     Path | None, Option("--data", metavar="DIR", parser=typed_path, help="the data folder, as after --vlm-data")
 ]
-ModelsFile = Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="the models file")]
+ModelsFile = Annotated[Path | None, path("the models file")]
 Seed = Annotated[int, Option(metavar="N", parser=whole("a seed", "a whole number, 0 or more", 0), help="the random seed")]
 AsJson = Annotated[bool, Option("--json", help="print JSON")]
 PytestOptions = Annotated[list[str], Argument(metavar="OPTION", help="after --: the options and suites of pytest")]

@@ -13,7 +13,7 @@ from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError, typed_path
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import Run, in_quarantine, say, shortened, tell
+from .arguments import Run, in_quarantine, path, say, shortened, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.exports.trackers import ModelRun
@@ -48,7 +48,7 @@ def wandb(
     run: Run,
     *,
     model: Model = "",
-    out: Annotated[Path, Option(metavar="DIR", parser=typed_path, help="where wandb/ is created", show_default="here")] = Path(),
+    out: Annotated[Path, path("where wandb/ is created", "DIR", default="here")] = Path(),
     project: Annotated[str, Option(metavar="NAME", help="the project")] = _PROJECT,
 ) -> int:
     """A run of Weights & Biases for each model, offline: wandb sync sends it.
@@ -125,12 +125,7 @@ def nel(run: Run, *, out: NewFolder, model: Model = "") -> int:
 
 @in_quarantine()
 def sarif(
-    run: Run,
-    *,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE", parser=typed_path, help="what to write", show_default="results.sarif in the run's directory"),
-    ] = None,
+    run: Run, *, out: Annotated[Path | None, path("what to write", default="results.sarif in the run's directory")] = None
 ) -> int:
     """SARIF 2.1.0: what is broken or undecided, for code scanning.
 
@@ -163,13 +158,7 @@ _UNTOLD = (
 
 
 @in_quarantine()
-def bundle(
-    run: Run,
-    *,
-    out: Annotated[
-        Path | None, Option(metavar="FILE", parser=typed_path, help="what to write", show_default="RUN.zip here")
-    ] = None,
-) -> int:
+def bundle(run: Run, *, out: Annotated[Path | None, path("what to write", default="RUN.zip here")] = None) -> int:
     """Pack the evidence of a run into one ZIP file.
 
     Examples:
@@ -184,9 +173,7 @@ def bundle(
 
 
 @in_quarantine()
-def verify(
-    bundle: Annotated[Path, Argument(parser=typed_path, help="a ZIP file that vlmrobust bundle wrote")],
-) -> int:
+def verify(bundle: Annotated[Path, Argument(parser=typed_path, help="a ZIP file that vlmrobust bundle wrote")]) -> int:
     """Recompute every verdict of a bundle, offline, and report what differs.
 
     Examples:

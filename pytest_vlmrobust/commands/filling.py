@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from pytest_vlmrobust.core.decision import ENDINGS
 from pytest_vlmrobust.core.errors import StoreError, UsageError, typed_path
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import PytestOptions, counting, in_quarantine, say
+from .arguments import PytestOptions, in_quarantine, number, path, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.store.copying import StoreCopy
@@ -39,14 +39,9 @@ def fill(
     options: PytestOptions,
     *,
     copy_to: Annotated[
-        Path,
-        Option(
-            metavar="DIR",
-            parser=typed_path,
-            help="where to copy it; goes on from an earlier copy there, and keeps answers of other gates",
-        ),
+        Path, path("where to copy it; goes on from an earlier copy there, and keeps answers of other gates", "DIR")
     ],
-    every: Annotated[int, Option(metavar="SECONDS", parser=counting("seconds"), help="how often to copy")] = _EVERY,
+    every: Annotated[int, number("seconds", "how often to copy", "SECONDS")] = _EVERY,
 ) -> int:
     """Run pytest with --vlm-fill and a store on a local disk, and copy the store every few minutes.
 
@@ -154,7 +149,7 @@ SERVERS = "servers"
 def merge(
     stores: Annotated[list[Path], Argument(metavar="STORE", parser=typed_path, help="a store: the directory after --vlm-store")],
     *,
-    out: Annotated[Path, Option(metavar="STORE", parser=typed_path, help="the directory of the new store")],
+    out: Annotated[Path, path("the directory of the new store", "STORE")],
 ) -> int:
     """Join the answers of several stores, such as those of --vlm-shard, in a new one.
 

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, derive_seed
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 from pytest_vlmrobust.core.words import on_one_line, printable, quantity
 
-from .arguments import DataFolder, Seed, complain, counting, say, tell
+from .arguments import DataFolder, Seed, complain, number, path, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
@@ -121,13 +121,13 @@ def show(
         ),
     ],
     *,
-    out: Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="what to write for an image: FILE.html")] = None,
+    out: Annotated[Path | None, path("what to write for an image: FILE.html")] = None,
     sets: Annotated[list[str] | None, Option("--set", metavar="NAME", help="a set of settings, or all; repeatable")] = None,
     settings: Annotated[
         list[str] | None, Option("--setting", metavar="SETTING", help="a setting, such as fog:mid+flip_h; repeatable")
     ] = None,
     seed: Seed = AUGMENTATION_SEED,
-    tile: Annotated[int, Option(metavar="PIXELS", parser=counting("pixels"), help="width of a tile")] = 200,
+    tile: Annotated[int, number("pixels", "width of a tile", "PIXELS")] = 200,
 ) -> int:
     """Draw one image under many settings: a contact sheet in HTML; print a question under settings that change it.
 
@@ -222,9 +222,7 @@ def data(
     file: Annotated[str, Argument(help="as after --vlm-dataset: a path, an embedded name, a benchmark, hf:ID")],
     *,
     folder: DataFolder = None,
-    out: Annotated[
-        Path | None, Option(metavar="PAGE", parser=typed_path, help="draw the first twenty questions on one page: PAGE.html")
-    ] = None,
+    out: Annotated[Path | None, path("draw the first twenty questions on one page: PAGE.html", "PAGE")] = None,
 ) -> int:
     """Describe a dataset and how it would be scored, and draw its first questions.
 

@@ -134,17 +134,7 @@ def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
     estimate = value.ours
     assert estimate is not None
     if value.word:
-        return (
-            about,
-            value.metric,
-            printed,
-            value.word,
-            str(estimate.n or ""),
-            "",
-            "",
-            "",
-            value.agreement or "no interval",
-        )
+        return (about, value.metric, printed, value.word, str(estimate.n or ""), "", "", "", value.agreement or "no interval")
     difference = value.difference
     digits = _digits(printed, scale) + (estimate.n == 0)  # parameters are known more precisely than printed
     exact = estimate.low == estimate.high == estimate.value

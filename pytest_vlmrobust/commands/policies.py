@@ -15,7 +15,7 @@ from typer import Argument, BadParameter, Option
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import counting, in_color, in_quarantine, run_directory, say, show, tell, whole, width
+from .arguments import in_color, in_quarantine, number, run_directory, say, show, tell, whole, width
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
@@ -51,17 +51,10 @@ def _accuracy(text: str) -> float:
 def check(
     files: Annotated[list[str], Argument(metavar="POLICY", help="policy files, or names of shipped policies")],
     *,
-    samples: Annotated[
-        int | None, Option(metavar="N", parser=counting("samples"), help="name the rules that N questions rarely decide")
-    ] = None,
+    samples: Annotated[int | None, number("samples", "name the rules that N questions rarely decide")] = None,
     images: Annotated[
         int | None,
-        Option(
-            metavar="M",
-            parser=counting("images"),
-            help="with --samples: how many images these questions are about",
-            show_default="each about its own",
-        ),
+        number("images", "with --samples: how many images these questions are about", "M", default="each about its own"),
     ] = None,
     options: Annotated[
         float | None,
@@ -78,9 +71,7 @@ def check(
     noise: Annotated[
         Path | None,
         Option(
-            metavar="RUN",
-            parser=run_directory,
-            help="name the rules that are tighter than the noise of a run made with --vlm-aa",
+            metavar="RUN", parser=run_directory, help="name the rules that are tighter than the noise of a run made with --vlm-aa"
         ),
     ] = None,
     strict: Annotated[bool, Option("--strict", help="exit with 1 when there is a warning")] = False,
@@ -111,14 +102,7 @@ def check(
         tell(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
     for line in aa.lines:
         say(line)
-    findings = lint(
-        policy,
-        today=utc_today(),
-        samples=samples,
-        images=images,
-        options=options,
-        clean=accuracy,
-    )
+    findings = lint(policy, today=utc_today(), samples=samples, images=images, options=options, clean=accuracy)
     for note in (finding for finding in findings if finding.noted):
         tell(f"note: {note}")
     if samples and (unknown := rules_without_sample_size(policy)):

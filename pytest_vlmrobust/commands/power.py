@@ -14,7 +14,7 @@ from typer import Argument, BadParameter, Option
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.evaluation.power.study import NOTHING_LOST, SYNTHETIC, Shift, Study
 
-from .arguments import AsJson, DataFolder, Seed, counting, find_run, in_quarantine, say, tell
+from .arguments import AsJson, DataFolder, Seed, find_run, in_quarantine, number, say, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power.study import Result
@@ -47,13 +47,7 @@ def power(
     policies: Annotated[list[str] | None, Argument(metavar="POLICY", help="policy files, or names of shipped policies")] = None,
     *,
     samples: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            parser=counting("samples"),
-            help="questions, or identities",
-            show_default="as published, as in the run, or all of FILE",
-        ),
+        int | None, number("samples", "questions, or identities", default="as published, as in the run, or all of FILE")
     ] = None,
     profiles: Annotated[
         list[str] | None,
@@ -77,11 +71,10 @@ def power(
     folder: DataFolder = None,
     groups: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            parser=counting("groups"),
-            help="groups of questions, such as source images, of equal size",
-            show_default="independent questions, or the groups of FILE",
+        number(
+            "groups",
+            "groups of questions, such as source images, of equal size",
+            default="independent questions, or the groups of FILE",
         ),
     ] = None,
     correlation: Annotated[
@@ -92,16 +85,12 @@ def power(
         list[Shift] | None,
         Option("--shift", metavar="METRIC=VALUE", parser=_shift, help="set a metric of each profile to a value"),
     ] = None,
-    models: Annotated[
-        int,
-        Option(metavar="K", parser=counting("models"), help="models of the run, all with this profile and independent"),
-    ] = 1,
-    runs: Annotated[int, Option(metavar="R", parser=counting("runs"), help="simulated runs of each profile")] = 100,
+    models: Annotated[int, number("models", "models of the run, all with this profile and independent", "K")] = 1,
+    runs: Annotated[int, number("runs", "simulated runs of each profile", "R")] = 100,
     seed: Seed = 0,
     no_search: Annotated[bool, Option("--no-search", help="do not search how many questions would decide 80 % of runs")] = False,
     table: Annotated[
-        bool,
-        Option("--table", help="one line for each profile, in Markdown; without POLICY, of all shipped policies"),
+        bool, Option("--table", help="one line for each profile, in Markdown; without POLICY, of all shipped policies")
     ] = False,
     as_json: AsJson = False,
 ) -> int:

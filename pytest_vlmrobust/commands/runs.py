@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Option
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
-from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean, typed_path
+from pytest_vlmrobust.core.errors import StoreError, UsageError, did_you_mean
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.after.standings import BY, RankedBy
 
@@ -22,10 +22,11 @@ from .arguments import (
     Run,
     Store,
     complain,
-    counting,
     in_color,
     in_quarantine,
     named_run,
+    number,
+    path,
     run_directory,
     runs_of,
     say,
@@ -51,11 +52,7 @@ _SPARED = ("date", "tests", "worst", "clean")
 
 
 @in_quarantine()
-def runs(
-    *,
-    store: Store = STORE,
-    last: Annotated[int, Option(metavar="N", parser=counting("runs"), help="how many to list")] = 20,
-) -> int:
+def runs(*, store: Store = STORE, last: Annotated[int, number("runs", "how many to list")] = 20) -> int:
     """List the runs of a store, the newest first, with their decisions and key numbers.
 
     Examples:
@@ -142,8 +139,8 @@ def history(
     metric: Annotated[str, Option(metavar="M", help="what to draw")] = "mean_drop",
     setting: Annotated[str, Option(help="for a metric of single settings, which one")] = CLEAN_NAME,
     store: Store = STORE,
-    last: Annotated[int, Option(metavar="N", parser=counting("runs"), help="how many runs")] = 20,
-    out: Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="also write an HTML page")] = None,
+    last: Annotated[int, number("runs", "how many runs")] = 20,
+    out: Annotated[Path | None, path("also write an HTML page")] = None,
 ) -> int:
     """Draw a metric over the runs of a store, with intervals and changes.
 
@@ -184,13 +181,7 @@ def history(
 
 
 @in_quarantine()
-def report(
-    run: Run,
-    *,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", parser=typed_path, help="where to", show_default="the run's directory")
-    ] = None,
-) -> int:
+def report(run: Run, *, out: Annotated[Path | None, path("where to", "DIR", default="the run's directory")] = None) -> int:
     """Write report.html and the other files of a run, also of a killed one.
 
     Examples:
@@ -216,12 +207,7 @@ def _complain_of_damage(run: RunFiles) -> None:
 
 @in_quarantine()
 def junit(
-    run: Run,
-    *,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE", parser=typed_path, help="what to write", show_default="junit.xml in the run's directory"),
-    ] = None,
+    run: Run, *, out: Annotated[Path | None, path("what to write", default="junit.xml in the run's directory")] = None
 ) -> int:
     """Write junit.xml of a run, also of a killed one.
 
@@ -250,9 +236,7 @@ def compare(
     before: Annotated[Path, Argument(metavar="A", parser=run_directory, help=RUN_HELP)],
     after: Annotated[Path, Argument(metavar="B", parser=run_directory, help="the later run")],
     *,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", parser=typed_path, help="write comparison.json and comparison.md there")
-    ] = None,
+    out: Annotated[Path | None, path("write comparison.json and comparison.md there", "DIR")] = None,
     model: Annotated[str, Option(metavar="NAME", help="a model of the later run", show_default="all of them")] = "",
     samples: Annotated[
         Literal["common"] | None, Option(help="leave out questions that only one run has; otherwise they are an error")
@@ -288,10 +272,10 @@ def comment(
     *,
     against: Annotated[Path | None, Option(metavar="RUN", parser=run_directory, help="the earlier run to compare with")] = None,
     branch: Annotated[str, Option(help="compare with the last GO of CI on this branch", show_default="main")] = "",
-    store: Annotated[Path, Option(metavar="DIR", parser=typed_path, help="the store with that run")] = STORE,
+    store: Annotated[Path, path("the store with that run", "DIR")] = STORE,
     report: Annotated[str, Option(metavar="URL", parser=_web_address, help="address of the published report, for a link")] = "",
     name: Annotated[str, Option(help="keeps the comments of several gates apart")] = "gate",
-    out: Annotated[Path | None, Option(metavar="FILE", parser=typed_path, help="the file to write", show_default="print")] = None,
+    out: Annotated[Path | None, path("the file to write", default="print")] = None,
     images: Annotated[
         str,
         Option(
@@ -376,9 +360,7 @@ def rank(
         Argument(metavar="RUN", parser=named_run, help=f"{RUN_HELP}; NAME=RUN puts NAME before the names of its models"),
     ],
     *,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", parser=typed_path, help="write models.html, models.md and models.json there")
-    ] = None,
+    out: Annotated[Path | None, path("write models.html, models.md and models.json there", "DIR")] = None,
     by: Annotated[RankedBy, Option(help="what to rank by")] = BY[0],
     reference: Annotated[str, Option(metavar="MODEL", help="the model whose errors are the unit of mCE")] = "",
 ) -> int:

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option
 
-from pytest_vlmrobust.core.errors import UsageError, typed_path
+from pytest_vlmrobust.core.errors import UsageError
 
-from .arguments import PytestOptions, counting, say
+from .arguments import PytestOptions, number, path, say
 
 SET_BY_SCRIPTS = ("--vlm-store", "--vlm-fill", "--vlm-shard", "--vlm-offline", "--vlm-report")
 """Options of pytest set by the files."""
@@ -53,17 +53,12 @@ def submit(
     scheduler: Annotated[Literal["kubernetes", "slurm"], Argument(help="what runs the jobs")],
     options: PytestOptions,
     *,
-    parts: Annotated[int, Option(metavar="N", parser=counting("parts"), help="number of parts, each a job")],
+    parts: Annotated[int, number("parts", "number of parts, each a job")],
     shared: Annotated[str, Option(metavar="DIR", help="a directory that all jobs see, for finished parts")],
-    out: Annotated[Path, Option(metavar="DIR", parser=typed_path, help="where to write the files; created if missing")],
+    out: Annotated[Path, path("where to write the files; created if missing", "DIR")],
     name: Annotated[str, Option(parser=_job_name, help="name of the jobs")] = "vlmrobust",
-    gpus: Annotated[
-        int | None, Option(metavar="N", parser=counting("GPUs"), help="GPUs of each part", show_default="none")
-    ] = None,
-    hours: Annotated[
-        int | None,
-        Option(metavar="N", parser=counting("hours"), help="most hours of each part", show_default="the cluster's"),
-    ] = None,
+    gpus: Annotated[int | None, number("GPUs", "GPUs of each part", default="none")] = None,
+    hours: Annotated[int | None, number("hours", "most hours of each part", default="the cluster's")] = None,
     image: Annotated[str, Option(help="kubernetes: container with pytest, model files and data")] = "",
     claim: Annotated[
         str | None, Option(metavar="NAME", parser=_claim_name, help="kubernetes: volume claim to mount at --shared")
