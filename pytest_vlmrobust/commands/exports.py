@@ -135,13 +135,11 @@ def sarif(
     from pytest_vlmrobust.reporting.exports.sarif import FILE_NAME
     from pytest_vlmrobust.reporting.exports.sarif import sarif as sarif_log
     from pytest_vlmrobust.reporting.files import read_run
-    from pytest_vlmrobust.reporting.writing import json_text, write_out, write_text
+    from pytest_vlmrobust.reporting.writing import json_text, write_result
 
     files = read_run(run)
     log = sarif_log(files)
-    place = out or run / FILE_NAME
-    place.parent.mkdir(parents=True, exist_ok=True)
-    (write_out if out else write_text)(place, json_text(log))
+    place = write_result(out, run / FILE_NAME, json_text(log))
     say(f"{files.word}: {quantity(len(log['runs'][0]['results']), 'result')}, {place}")
     return 0
 

@@ -171,7 +171,6 @@ def history(
         raise StoreError(f"{store}: no run of it measured {what}.{hint} vlmrobust runs lists its runs")
     show("\n".join(render_history(f"{name}: {metric}", points, width()) for name, points in series.items()).rstrip("\n"))
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
         write_out(out, render_history_page(metric, {name: points[::-1] for name, points in series.items()}))
         say(f"{out}")
     return 0
@@ -216,12 +215,11 @@ def junit(
     """
     from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.junit import FILE_NAME, junit_xml
-    from pytest_vlmrobust.reporting.writing import write_out, write_text
+    from pytest_vlmrobust.reporting.writing import write_result
 
-    files, place = read_run(run), out or run / FILE_NAME
+    files = read_run(run)
     _complain_of_damage(files)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    (write_out if out else write_text)(place, junit_xml(files))
+    place = write_result(out, run / FILE_NAME, junit_xml(files))
     say(
         f"{files.word}: {quantity(len(files.records), 'test')}, {len(files.facts.lost(files.records))} without a verdict, {place}"
     )
@@ -312,10 +310,9 @@ def comment(
     if out is None:
         show(text.rstrip("\n"))
         return 0
-    out.parent.mkdir(parents=True, exist_ok=True)
+    write_out(out, text)
     for picture, content in pictures.items():
         (out.parent / picture).write_bytes(content)
-    write_out(out, text)
     say(f"{files.word}: {len(text)} characters, {out}")
     return 0
 

@@ -205,6 +205,10 @@ class Example:
     pictures: tuple[Picture, ...] = ()
     """The images, the clean one first. None if the run could not write any."""
 
+    def pictures_of(self, view: str) -> list[Picture]:
+        """Returns the images of a view: ``clean``, ``fog:mid``, ``patch 1,2``."""
+        return [one for one in self.pictures if one.caption == view or one.caption.startswith(f"{view}, ")]
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

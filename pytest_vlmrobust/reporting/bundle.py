@@ -59,7 +59,6 @@ def write_bundle(run: Path, out: Path) -> list[str]:
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
             for name in sorted([*names, SUMS]):
                 _add(archive, staged / name, name)
-        out.parent.mkdir(parents=True, exist_ok=True)
         write_out(out, packed)
         return sorted([*names, SUMS])
 

@@ -51,7 +51,8 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
     """
     directory.mkdir(parents=True, exist_ok=True)
     if manifest is not None:  # as it is read, because a page is verified by rendering it from the files
-        view = RunView(view.records, replace(view.facts, origins=manifest_as_read(manifest)))
+        origins = manifest_as_read(manifest)
+        view = RunView(view.records, replace(view.facts, origins=origins, models=(*origins.get("models", view.facts.models),)))
     for name, text in WRITERS.items():
         write_text(directory / name, text(view))
     if manifest is not None:

@@ -124,8 +124,7 @@ def results(view: RunView) -> dict[str, Any]:
 
 
 def _rule_not_shown(rule: OpenRule) -> RuleNotShown:
-    about = {field.name: getattr(rule.about, field.name) for field in dataclasses.fields(rule.about)}
-    measure = rule.measure
+    about, measure = dataclasses.asdict(rule.about), rule.measure
     return RuleNotShown(**about, key=rule.record.key, metric=measure.metric, category=measure.category, value=measure.value)
 
 

@@ -14,7 +14,7 @@ from itertools import chain, combinations, zip_longest
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome
-from pytest_vlmrobust.core.record import BY_VALUE, FAMILY, NEWLY_WRONG, Example, Picture, Record, Reply
+from pytest_vlmrobust.core.record import BY_VALUE, FAMILY, NEWLY_WRONG, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.words import all_of, first_few, percent, quantity
 from pytest_vlmrobust.evaluation.after.run_analyses import Analysis, analyses
 from pytest_vlmrobust.metrics import rci_correlation
@@ -82,10 +82,7 @@ class WorstQuestion:
     @property
     def answers(self) -> list[tuple[Reply, str, list[Picture]]]:
         """The clean and the changed answer, each with its display text and images."""
-        return [(reply, self._said(reply), self._pictures(reply.about)) for reply in self.example.replies]
-
-    def _pictures(self, about: str) -> list[Picture]:
-        return [one for one in self.example.pictures if one.caption == about or one.caption.startswith(f"{about}, ")]
+        return [(reply, self._said(reply), self.example.pictures_of(reply.about)) for reply in self.example.replies]
 
     def _said(self, reply: Reply) -> str:
         if reply.state == "error":
@@ -466,14 +463,14 @@ class RunView:
         return _detailed("not asked", self.not_asked, text)
 
     def _not_applicable(self) -> list[Limit]:
-        details = [
-            f"{test.record.id}: {measure.metric}: {measure.reason}"
-            for test in self.tests
-            for measure in test.record.measures
-            if measure.outcome is Outcome.NOT_APPLICABLE
-        ]
+        having = [(record, one) for record, one in self._measures if one.outcome is Outcome.NOT_APPLICABLE]
+        details = [f"{record.id}: {measure.metric}: {measure.reason}" for record, measure in having]
         words = "metric of a rule does not apply", "metrics of rules do not apply"
         return _counted("not applicable", details, *words, " (NOT_APPLICABLE)")
+
+    @property
+    def _measures(self) -> Iterable[tuple[Record, Measure]]:
+        return ((test.record, measure) for test in self.tests for measure in test.record.measures)
 
     def _gates(self) -> list[Limit]:
         """Returns the gate counts of questions: the most used in words, the others as details."""
@@ -500,12 +497,7 @@ class RunView:
         return _counted("not judged", [record.id for record in free], *words, of_families)
 
     def _sample_only(self) -> list[Limit]:
-        points = [
-            f"{test.record.id}: {measure.metric}"
-            for test in self.tests
-            for measure in test.record.measures
-            if measure.target == "dataset"
-        ]
+        points = [f"{record.id}: {measure.metric}" for record, measure in self._measures if measure.target == "dataset"]
         words = "verdict holds for these samples only", "verdicts hold for these samples only"
         return _counted("by value", points, *words, ": what was judged is the value, not the interval")
 

@@ -28,17 +28,27 @@ def write_text(path: Path, text: str) -> None:
 
 def write_out(path: Path, content: str | Path) -> None:
     """Writes a text, or a copy of a file, to a path of the user: files atomically; pipes, devices and targets of links
-    to stay what they are.
+    to stay what they are. The folder is created.
 
     Raises:
         OSError: it cannot be written; an existing file is unchanged.
     """  # noqa: D205 - one sentence
+    path.parent.mkdir(parents=True, exist_ok=True)
     encoded = content if isinstance(content, Path) else without_halves(content).encode()
     if not path.is_symlink() and (path.is_file() or not path.exists()):
         replace_file(path, encoded)
         return
     with encoded.open("rb") if isinstance(encoded, Path) else io.BytesIO(encoded) as source, path.open("wb") as stream:
         shutil.copyfileobj(source, stream)
+
+
+def write_result(out: Path | None, usual: Path, text: str) -> Path:
+    """Writes a text to where a user wants it, else to its usual place in a run, whatever stands there; returns the place."""
+    if out is None:
+        write_text(usual, text)
+    else:
+        write_out(out, text)
+    return out or usual
 
 
 def json_text(content: Mapping[str, Any]) -> str:

@@ -106,7 +106,7 @@ def test_pages_of_several_models_are_in_a_bundle_and_verified(project: Project, 
 def test_a_report_of_workers_is_verified(project: Project, workers: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A process that asks knows the questions, and so another fingerprint of a scripted model than the one that reports."""
     project.script({"setting": "invert", "answer": "A"}, {"right": 0.9}, name="other")
-    project.run("--vlm-report=out", "--vlm-aa", *workers, models=("model", "other"))
+    project.run("--vlm-report=out", "--vlm-aa", *workers, models=("other", "model"))
     project.verify(project.path / "out")
     assert "everything agrees" in capsys.readouterr().out
 

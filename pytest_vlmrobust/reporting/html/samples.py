@@ -251,11 +251,7 @@ def _laid_out(key: str, setting: str, level: str, example: Example) -> Shown:
         place = _PATCH.match(reply.about)
         row, column = (int(place[1]) - 1, int(place[2]) - 1) if place else (-1, -1)
         if 0 <= row < side and 0 <= column < side:
-            grid[row][column] = View(_pictures(example.pictures, reply.about), reply)
+            grid[row][column] = View(example.pictures_of(reply.about), reply)
     whole = next((reply for reply in example.replies if not _PATCH.match(reply.about)), None)
     view_name = whole.about if whole else ""
-    return Shown(key, setting, example, View(_pictures(example.pictures, view_name), whole), grid)
-
-
-def _pictures(pictures: Sequence[Picture], view_name: str) -> list[Picture]:
-    return [picture for picture in pictures if picture.caption == view_name or picture.caption.startswith(f"{view_name}, ")]
+    return Shown(key, setting, example, View(example.pictures_of(view_name), whole), grid)

@@ -12,7 +12,8 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.reporting import RunFacts, RunView, write_report
-from pytest_vlmrobust.reporting.files import add_step_summary, annotation_lines, read_run
+from pytest_vlmrobust.reporting.files import REPORT, WRITERS, add_step_summary, annotation_lines, read_run
+from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.markdown import summary
 from pytest_vlmrobust.store import Evidence, Journal, write_manifest
 
@@ -71,6 +72,19 @@ def test_only_the_files_of_a_report_are_left(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("cells.csv", "junit.xml", "manifest.json", "model_card.md", "report.html", "results.json", "summary.md")
     ]
+
+
+def test_a_report_is_what_its_directory_gives_in_whatever_order_models_were_named(tmp_path: Path) -> None:
+    records = [record("a", Outcome.MEASURED), record("b")]
+    with Journal(tmp_path) as journal:
+        for each in records:
+            journal.append(each)
+    facts = RunFacts(planned=2, selected=2, models=("small", "large"))
+    write_report(tmp_path, RunView(records, facts), {"planned": 2, "selected": 2, "models": {"small": {}, "large": {}}})
+    run = read_run(tmp_path)
+    assert "no rule judged large" in (tmp_path / "summary.md").read_text()
+    for name, text in {**WRITERS, REPORT: render_html}.items():
+        assert (tmp_path / name).read_text() == text(run), name
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

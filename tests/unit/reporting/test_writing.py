@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.reporting.writing import render_sentences, write_out, write_text
+from pytest_vlmrobust.reporting.writing import render_sentences, write_out, write_result, write_text
 
 
 def test_sentences_break_between_words_on_a_terminal_alone() -> None:
@@ -30,6 +30,16 @@ def test_a_file_is_replaced_and_what_a_link_leads_to_is_written(tmp_path: Path) 
     write_text(link, "newest")  # a report, which takes the place of whatever stood there
     assert (link.is_symlink(), link.read_text(), target.read_text()) == (False, "newest", "newer")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "other", "target"]
+
+
+def test_a_result_goes_where_somebody_wants_it_else_to_its_usual_place(tmp_path: Path) -> None:
+    usual, wanted, secret = tmp_path / "junit.xml", tmp_path / "new" / "folder" / "j.xml", tmp_path / "secret"
+    secret.write_text("mine")
+    usual.symlink_to(secret)  # in a run of somebody else
+    assert write_result(wanted, usual, "<a/>") == wanted
+    assert (wanted.read_text(), secret.read_text()) == ("<a/>", "mine")
+    assert write_result(None, usual, "<b/>") == usual
+    assert (usual.is_symlink(), usual.read_text(), secret.read_text()) == (False, "<b/>", "mine")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes by name")
