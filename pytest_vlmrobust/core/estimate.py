@@ -10,6 +10,9 @@ ROUNDING = 1e-9
 """Numbers closer than this are equal: ``0.3 - 0.25`` does not break a bound of ``0.05``. Scores are sums of at most some thousand
 numbers in [0, 1], and sums may differ in their last digits between processors."""
 
+LEVEL = 0.90
+"""The two-sided level of the intervals that are shown: each bound is a one-sided 95 % bound. Verdicts take that of their rule."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

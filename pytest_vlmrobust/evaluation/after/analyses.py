@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UsageError
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.words import first_few
@@ -112,8 +112,8 @@ def _corruption_errors(part: Part, settings: Sequence[str], options: RankingOpti
             values = [Estimate(math.nan, n, reason=reason)] * len(options.models)
         else:
             contest = part.table.mean_corruption_error(own, reference)
-            values = contest_estimates(contest, MEAN_CORRUPTION_ERROR.name, n, options)
-            values[reference] = Estimate(1.0, n, 1.0, 1.0, options.confidence, reason="the reference model")
+            values = contest_estimates(contest, MEAN_CORRUPTION_ERROR.name, n)
+            values[reference] = Estimate(1.0, n, 1.0, 1.0, LEVEL, reason="the reference model")
         yield ModelAnalysis(CORRUPTION_ERRORS, family, dict(zip(options.models, values, strict=True)))
 
 
@@ -151,7 +151,7 @@ def _effects(part: Part, settings: Sequence[str], options: RankingOptions, pools
         why = {name: next((cell[name].reason for cell in cells if math.isnan(cell[name].value)), "") for name in metrics.EFFECTS}
         means = metrics.mean_effects([{name: cost.value for name, cost in cell.items()} for cell in cells])
         values = {name: Estimate(value, _samples(part), reason=why.get(name, "")) for name, value in means.items()}
-        return values | {_DROP: _estimate(part.table.weighted_drop(_weights(places, options), counted), part, options)}
+        return values | {_DROP: _estimate(part.table.weighted_drop(_weights(places, options), counted), part)}
 
     for name, places in pools.items():
         for level, counted in levels.items():
@@ -182,7 +182,7 @@ def _category_drops(part: Part, options: RankingOptions) -> Iterable[ModelAnalys
         table = part.table.of_samples(np.array([own == category for own in part.categories]))
         if settings := table.settings_with_samples():
             n = int(table.complete_samples().sum())
-            values = contest_estimates(table.mean_drop(settings), MEAN_DROP.name, n, options)
+            values = contest_estimates(table.mean_drop(settings), MEAN_DROP.name, n)
             rows.append(ModelAnalysis(CATEGORY_DROPS, category, dict(zip(options.models, values, strict=True))))
     return sorted(rows, key=lambda row: -sum(value.value for value in row.values.values()))
 
@@ -201,7 +201,7 @@ def _size_trends(
         trend = metrics.size_trend(family.parameters, values[places].tolist())
         weights = np.zeros(len(options.models))
         weights[places] = metrics.size_weights(family.parameters)
-        slope = _estimate(part.table.weighted_drop(weights, settings), part, options)
+        slope = _estimate(part.table.weighted_drop(weights, settings), part)
         sizes = zip(family.members, family.parameters, strict=True)
         note = ", ".join(f"{member} ({size:g} B)" for member, size in sizes)
         yield ModelAnalysis(SIZE_TREND, name, {"slope": slope, "r_squared": Estimate(trend.r_squared, len(places))}, note=note)
@@ -217,8 +217,8 @@ def _prompt_modes(
 
     def values(weights: NDArray[np.float64]) -> dict[str, Estimate]:
         return {
-            CLEAN_ACCURACY.name: _estimate(part.table.weighted_accuracy(weights), part, options),
-            MEAN_DROP.name: _estimate(part.table.weighted_drop(weights, settings), part, options),
+            CLEAN_ACCURACY.name: _estimate(part.table.weighted_accuracy(weights), part),
+            MEAN_DROP.name: _estimate(part.table.weighted_drop(weights, settings), part),
         }
 
     several = {options.models.index(name) for pair in mode_pairs(refs) for name in pair}
@@ -250,9 +250,9 @@ def mode_pairs(refs: Mapping[str, ModelRef]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _estimate(test: BoundedMeanTest, part: Part, options: RankingOptions) -> Estimate:
-    low, high = interval_of(test, options.confidence)
-    return Estimate(float(test.means[0]), _samples(part), low, high, options.confidence)
+def _estimate(test: BoundedMeanTest, part: Part) -> Estimate:
+    low, high = interval_of(test, LEVEL)
+    return Estimate(float(test.means[0]), _samples(part), low, high, LEVEL)
 
 
 def _samples(part: Part) -> int:

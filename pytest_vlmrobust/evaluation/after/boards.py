@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.metrics.families import SideBySide
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MEAN_ACCURACY, CLEAN_ACCURACY = standings.MEAN_ACCURACY.name, standings.CLEAN_ACCURACY.name
 MEAN_DROP, WORST, ERROR = standings.MEAN_DROP.name, standings.WORST_CASE_DROP.name, standings.MEAN_CORRUPTION_ERROR.name
+_TAIL = (1.0 - LEVEL) / 2.0
+"""Probability in each tail outside of an interval."""
 _NO_REFERENCE = "no reference model was named: --reference MODEL"
 
 
@@ -38,12 +40,6 @@ class RankingOptions:
     models: tuple[str, ...]
     by: str = MEAN_ACCURACY
     reference: str = ""
-    confidence: float = 0.90
-
-    @property
-    def tail(self) -> float:
-        """Probability in each tail outside of an interval."""
-        return (1.0 - self.confidence) / 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +63,12 @@ class _Worst:
     drops: Mapping[str, float]
     tests: Sequence[BoundTest]
 
-    def estimate(self, options: RankingOptions, n: int) -> Estimate:
+    def estimate(self, n: int) -> Estimate:
         if not self.drops:
             return Estimate(math.nan, n, reason="no setting counts")
         at, value = max(self.drops.items(), key=lambda item: item[1])
-        low, high = largest_bounds(self.tests, len(self.drops), options.tail)
-        return Estimate(value, n, max(low, -1.0), min(high, 1.0), options.confidence, reason=f"at {at}")
+        low, high = largest_bounds(self.tests, len(self.drops), _TAIL)
+        return Estimate(value, n, max(low, -1.0), min(high, 1.0), LEVEL, reason=f"at {at}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,9 +125,7 @@ def _board_data(part: Part, options: RankingOptions) -> _BoardData:
         failed=table.failed_inferences(),
         lacking=lacking,
         notes=_failures(table, options),
-        clean=[metrics.estimate(CLEAN_ACCURACY, table.score_table(model), None, options.confidence) for model in models]
-        if samples
-        else (),
+        clean=[metrics.estimate(CLEAN_ACCURACY, table.score_table(model)) for model in models] if samples else (),
     )
 
 
@@ -194,7 +188,7 @@ def _board(data: _BoardData, options: RankingOptions) -> Board:
     values = {name: _values(data, name, options) for name in QUANTITIES}
     ranked = data.contests.get(options.by)
     rng = rng_for(SUBSET_SEED, "ranking", options.by, data.dataset)
-    between = None if ranked is None else ranked.differences(options.confidence, rng)
+    between = None if ranked is None else ranked.differences(LEVEL, rng)
     standings = [
         Standing(name, {of: estimates[model] for of, estimates in values.items()}, failed=data.failed[model])
         for model, name in enumerate(options.models)
@@ -216,24 +210,24 @@ def _board(data: _BoardData, options: RankingOptions) -> Board:
 def _values(data: _BoardData, name: str, options: RankingOptions) -> Sequence[Estimate]:
     """Returns a quantity of each model."""
     if name == WORST:
-        return [worst.estimate(options, data.samples) for worst in data.worst]
+        return [worst.estimate(data.samples) for worst in data.worst]
     if name in data.lacking:
         return [Estimate(math.nan, data.samples, reason=data.lacking[name])] * len(options.models)
     if name == CLEAN_ACCURACY and data.clean:
         return data.clean
-    estimates = contest_estimates(data.contests[name], name, data.samples, options)
+    estimates = contest_estimates(data.contests[name], name, data.samples)
     if name == ERROR:
         own = options.models.index(options.reference)
-        estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, options.confidence, reason="the reference model")
+        estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, LEVEL, reason="the reference model")
     return estimates
 
 
-def contest_estimates(contest: Contest, name: str, n: int, options: RankingOptions) -> list[Estimate]:
+def contest_estimates(contest: Contest, name: str, n: int) -> list[Estimate]:
     """Returns a quantity of each model with its own interval."""
     smallest, largest = (0.0, 1.0) if name == MEAN_ACCURACY else metrics.get(name).bounds
-    lows, highs = contest.alone.lower(options.tail).clip(smallest), contest.alone.upper(options.tail).clip(max=largest)
+    lows, highs = contest.alone.lower(_TAIL).clip(smallest), contest.alone.upper(_TAIL).clip(max=largest)
     ends = zip(contest.values.tolist(), lows.tolist(), highs.tolist(), strict=True)
-    return [Estimate(value, n, low, high, options.confidence) for value, low, high in ends]
+    return [Estimate(value, n, low, high, LEVEL) for value, low, high in ends]
 
 
 def _with_ranks(
@@ -263,7 +257,7 @@ def _differences(
     for first, second in itertools.combinations(order, 2):
         low, high = map(float, between[first, second])
         value = float(contest.values[first] - contest.values[second])
-        estimate = Estimate(value, samples, low, high, options.confidence)
+        estimate = Estimate(value, samples, low, high, LEVEL)
         apart = _excludes_zero(between[first, second])
         differences.append(Difference(options.models[first], options.models[second], estimate, apart))
     return tuple(differences)
@@ -272,8 +266,6 @@ def _differences(
 def _families(data: _BoardData, options: RankingOptions) -> tuple[FamilyDrops, ...]:
     costly = sorted(data.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
     return tuple(
-        FamilyDrops(
-            name, count, dict(zip(options.models, contest_estimates(contest, MEAN_DROP, data.samples, options), strict=True))
-        )
+        FamilyDrops(name, count, dict(zip(options.models, contest_estimates(contest, MEAN_DROP, data.samples), strict=True)))
         for name, (count, contest) in costly
     )

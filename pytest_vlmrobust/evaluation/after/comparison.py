@@ -13,14 +13,12 @@ import numpy as np
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import BASELINES, CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.run.answers import Answers, AnswersOfChanged
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .paired import RunModel, notes_without_pictures, paired_table
-
-CONFIDENCE = 0.90
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class Comparison:
     only_after: tuple[str, ...] = ()
     """Cells that only the later run has."""
     stopped_early: StoppedEarly = field(default_factory=StoppedEarly)
-    confidence: float = 0.90
+    confidence: float = LEVEL
     """Level of the intervals."""
     notes: tuple[str, ...] = ()
     """What could not be verified."""
@@ -111,7 +109,7 @@ class Comparison:
         return bool(self.cells or early.answers) and same and not early.changed and not in_one
 
 
-def compare(before: Path, after: Path, *, model: str = "", common: bool = False, confidence: float = CONFIDENCE) -> Comparison:
+def compare(before: Path, after: Path, *, model: str = "", common: bool = False) -> Comparison:
     """Returns the changes from one run to another, over every cell that both measured.
 
     Args:
@@ -119,7 +117,6 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
         after: the directory of the later run.
         model: a model of the later run; all of them by default.
         common: whether samples that only one of the runs has are left out instead of refused.
-        confidence: two-sided level of the intervals, in (0, 1).
 
     Raises:
         UsageError: a directory without evidence, ambiguous models, or no cell that both runs measured.
@@ -137,7 +134,7 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
         shared = [cell for cell in ours if then.has_cell(cell)]
         _refuse_unlike(then, now, ours, shared)
         early = [cell for cell in shared if _is_part(now, cell) or _is_part(then, _with_model(pairs[cell.model], cell))]
-        cells, sweeps = _compare_whole_cells(then, now, pairs, [cell for cell in shared if cell not in early], confidence)
+        cells, sweeps = _compare_whole_cells(then, now, pairs, [cell for cell in shared if cell not in early])
         counts = [_changed_answers(now, cell, then, _with_model(pairs[cell.model], cell)) for cell in early]
         datasets = sorted({change.dataset for change in cells})
         return Comparison(
@@ -149,7 +146,6 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False,
             only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched_names(ours, shared),
             stopped_early=StoppedEarly(tuple(map(str, early)), *(sum(each) for each in zip(*counts, strict=True))),
-            confidence=confidence,
             notes=(
                 *notes_without_pictures((then, now), datasets),
                 *(note for dataset in datasets for note in then.left_out(dataset, now)),
@@ -168,7 +164,7 @@ def _refuse_unlike(then: Baseline, now: Baseline, ours: Sequence[Cell], shared: 
 
 
 def _compare_whole_cells(
-    then: Baseline, now: Baseline, pairs: Mapping[str, str], shared: Sequence[Cell], confidence: float
+    then: Baseline, now: Baseline, pairs: Mapping[str, str], shared: Sequence[Cell]
 ) -> tuple[list[CellChange], list[SweepChange]]:
     """Returns the changes of the cells, and of the sweeps over them, model by model and dataset by dataset."""
     cells: list[CellChange] = []
@@ -181,13 +177,13 @@ def _compare_whole_cells(
         changed = {setting: now.changed(dataset, setting) or () for setting in settings}
         few = [setting for setting in settings if 0 < len(changed[setting]) < len(now.samples(dataset))]
         others = [setting for setting in settings if setting not in few]
-        of_dataset = _compare_cells(models, dataset, others, confidence, now) if others else ([], [])
+        of_dataset = _compare_cells(models, dataset, others, now) if others else ([], [])
         cells += of_dataset[0]
         sweeps += of_dataset[1]  # a mean over settings needs the same questions in each
         for setting in few:  # the questions that it changes
             asked = AnswersOfChanged(now, changed[setting])
             both = [each for each in (CLEAN, setting) if each in settings]
-            cells += _compare_cells(models, dataset, both, confidence, asked)[0][-1:]
+            cells += _compare_cells(models, dataset, both, asked)[0][-1:]
     return cells, sweeps
 
 
@@ -212,7 +208,7 @@ def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
 
 
 def _compare_cells(
-    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], confidence: float, asked: Answers
+    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], asked: Answers
 ) -> tuple[list[CellChange], list[SweepChange]]:
     """Returns the changes from the second model to the first under each setting, and over the perturbed ones."""
     now, then = models
@@ -233,8 +229,8 @@ def _compare_cells(
             n=len(ids) - len(changed.unknown),
             then=float(np.mean(before[name])),
             now=float(np.mean(after[name])),
-            baseline_drop=metrics.estimate("baseline_drop", table, name, confidence),
-            drop_increase=metrics.estimate("drop_increase", table, name, confidence) if grows else None,
+            baseline_drop=metrics.estimate("baseline_drop", table, name),
+            drop_increase=metrics.estimate("drop_increase", table, name) if grows else None,
             broken=changed.broken,
             fixed=changed.fixed,
         )
@@ -242,7 +238,7 @@ def _compare_cells(
     perturbed = {str(setting): after[str(setting)] for setting in settings if setting not in BASELINES}
     if not perturbed:
         return cells, []
-    drop = metrics.estimate("mean_baseline_drop", replace(table, by_setting=perturbed), None, confidence)
+    drop = metrics.estimate("mean_baseline_drop", replace(table, by_setting=perturbed))
     return cells, [SweepChange(now.name, dataset, len(perturbed), drop)]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 
 # The printed tables of a paper, and the number from runs for each printed number.
 
@@ -128,7 +128,7 @@ class Reproduction:
     """The locations of the runs; empty if only the published numbers are shown."""
     notes: tuple[str, ...] = ()
     """Notes on every table, and what the runs have but the paper does not."""
-    confidence: float = 0.90
+    confidence: float = LEVEL
     """Two-sided level of the intervals."""
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .boards import Part, RankingOptions
 
 
-CONFIDENCE = 0.90
 SHOWN = 3
 """Names in a message."""
 UNREGISTERED = "not registered here"
@@ -39,14 +38,13 @@ _OTHER_EXPERIMENTS = {LADDER_FAMILY, "patches", PREPROCESSING}
 """Families whose settings do not measure the cost of a perturbation."""
 
 
-def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
+def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = "") -> Ranking:
     """Ranks all models of one or more runs, over the cells that all of them were asked about.
 
     Args:
         runs: name and directory of each; models of a run with a name are called NAME/MODEL, others by their own names.
         by: the quantity that ranks, one of :data:`~pytest_vlmrobust.evaluation.after.standings.BY`.
         reference: the model whose errors are the unit of mCE; empty for none.
-        confidence: two-sided level in (0, 1) of each interval, and of all statements about ranks and pairs together.
 
     Raises:
         UsageError: a directory without evidence, fewer than two models, a duplicate name, no cell that all of them were asked
@@ -57,7 +55,7 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
         StoreError: the evidence cannot be read.
     """
     with open_models(runs) as models:
-        return rank_models(models, by=by, reference=reference, confidence=confidence)
+        return rank_models(models, by=by, reference=reference)
 
 
 def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
@@ -71,7 +69,7 @@ def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Rankin
         return None, f"the models of the run are not ranked: {error}"
 
 
-def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
+def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str = "") -> Ranking:
     """Ranks models of open runs, see :func:`rank`."""
     from .boards import RankingOptions, boards
 
@@ -87,7 +85,7 @@ def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str =
     for dataset in common:
         refuse_unlike_answers({one.name: one.run.answered_by(one.cell(dataset, CLEAN)) for one in models}, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
-    options = RankingOptions(names, by, reference, confidence)
+    options = RankingOptions(names, by, reference)
     refs = _refs(models)
     if unknown := [name for name in names if name not in refs]:
         left_out.append(
@@ -101,7 +99,6 @@ def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str =
         reference=reference,
         boards=_with_analyses(boards(parts, options), parts, options, models, refs),
         left_out=(*left_out, *differing_conditions(runs_of(models), common)),
-        confidence=confidence,
     )
 
 

@@ -9,6 +9,7 @@ from itertools import islice
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.estimate import LEVEL
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
@@ -25,7 +26,6 @@ from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .policy_lint import tighter_than_noise
 
-CONFIDENCE = 0.90
 _Z95 = 1.96
 DROPS = ("accuracy_drop", "label_preserving_drop")
 ACE = "absolute_continuous_error"
@@ -127,8 +127,8 @@ def flip_rate(moved: Sequence[float]) -> tuple[float, float, float]:
     if not count:
         return math.nan, math.nan, math.nan
     total = math.fsum(difference * difference for difference in moved)
-    low, _ = exact_interval(math.floor(total + 1e-9), count, CONFIDENCE)
-    _, high = exact_interval(sum(difference != 0.0 for difference in moved), count, CONFIDENCE)
+    low, _ = exact_interval(math.floor(total + 1e-9), count, LEVEL)
+    _, high = exact_interval(sum(difference != 0.0 for difference in moved), count, LEVEL)
     return total / count, low, high
 
 

@@ -1,7 +1,7 @@
 """Reproduction: the published numbers of a paper compared with those of runs, from the evidence of the runs alone.
 
 A number that a paper averages over models is the mean over the available ones in the runs. Runs of the same model are averaged
-too: RCI is the mean of three. Each of k intervals then holds at 1 - (1 - confidence) / k, so that they hold jointly and the
+too: RCI is the mean of three. Each of k intervals then holds at 1 - (1 - 0.90) / k, so that they hold jointly and the
 interval of the mean, or of a slope, is valid for any dependence between the models.
 
 A published number agrees only if our interval is narrow enough to test it: a wide one contains every number. The limit of its
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import BASELINES, CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.datasets.sampling import BY_ROW
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
@@ -57,8 +57,6 @@ from .published import (
     paper,
 )
 
-CONFIDENCE = 0.90
-
 
 def reproduce(
     name: str,
@@ -66,7 +64,6 @@ def reproduce(
     *,
     runs: Sequence[tuple[str, Path]] = (),
     called: Mapping[str, str] | None = None,
-    confidence: float = CONFIDENCE,
 ) -> Reproduction:
     """Returns the tables of a paper, with our numbers if runs are given.
 
@@ -75,7 +72,6 @@ def reproduce(
         number: the number of one table; empty for all.
         runs: name and directory of each; models of a run with a name are called NAME/MODEL.
         called: a model, dataset or category of the runs to its name in the paper, if the names differ.
-        confidence: two-sided level of the intervals, in (0, 1).
 
     Raises:
         UnknownName: no such paper or table, or a name in ``called`` that neither side has.
@@ -88,9 +84,9 @@ def reproduce(
         opened = runs_of(models)
         _refuse_copies(opened)
         own = _Runs(published, models, called or {})
-        beside = [_Beside(own, confidence).table(table) for table in tables]
+        beside = [_Beside(own).table(table) for table in tables]
         notes = (*published.notes, *own.notes()) if opened else published.notes
-        return Reproduction(name, published.title, tuple(beside), tuple(run.called for run in opened), notes, confidence)
+        return Reproduction(name, published.title, tuple(beside), tuple(run.called for run in opened), notes)
 
 
 def _refuse_copies(runs: Sequence[Baseline]) -> None:
@@ -294,7 +290,6 @@ class _Beside:
     """Compares our numbers with published ones."""
 
     runs: _Runs
-    confidence: float
 
     @property
     def paper(self) -> Paper:
@@ -340,7 +335,7 @@ class _Beside:
         questions = self.paper.questions.get(value.about.get("category") or value.about.get("dataset", ""))
         if questions is None:
             return (scale if value.of else 1) * value.precision
-        margin = scale * NormalDist().inv_cdf((1.0 + self.confidence) / 2) * 0.5 / math.sqrt(questions)
+        margin = scale * NormalDist().inv_cdf((1.0 + LEVEL) / 2) * 0.5 / math.sqrt(questions)
         return min((ours.high - ours.low) / 2 * math.sqrt(ours.n / questions), margin)
 
     def models(self, value: PublishedValue) -> tuple[list[str], dict[str, list[_Scores]]]:
@@ -397,8 +392,8 @@ class _Beside:
             high = math.fsum(weight * (high if weight > 0 else low) for weight, (low, high) in zip(weights, ends, strict=True))
             return low, high
 
-        low, high = at(self.confidence)
-        level = math.nan if math.isnan(low) else self.confidence
+        low, high = at(LEVEL)
+        level = math.nan if math.isnan(low) else LEVEL
         return Estimate(value, min(one.n for one in estimates), low, high, level, reason=why, at=at)
 
     def _of_one(self, value: PublishedValue, scores: _Scores) -> Estimate:
@@ -420,10 +415,10 @@ class _Beside:
         if value.metric.endswith(MACRO):
             return _of_mean_curve(value.metric.removesuffix(MACRO), table, setting, scores)
         if own := _OF_A_TABLE.get(value.metric):
-            return own(table, value.about, self.confidence)
+            return own(table, value.about)
         if value.metric == "mean_corruption_error":
             table = dataclasses.replace(table, reference_by_setting=self._reference(value, table, scores))
-        found = metrics.estimate(value.metric, table, setting, self.confidence)
+        found = metrics.estimate(value.metric, table, setting)
         return found if found.valid else dataclasses.replace(found, value=math.nan)
 
     def _reference(self, value: PublishedValue, table: ScoreTable, scores: _Scores) -> dict[str, Any]:
@@ -483,32 +478,32 @@ def _drops(table: ScoreTable) -> dict[str, float]:
     return {name: float((table.clean - scores).mean()) for name, scores in table.by_setting.items()}
 
 
-def _tier_share(table: ScoreTable, about: Mapping[str, str], _confidence: float) -> Estimate:
+def _tier_share(table: ScoreTable, about: Mapping[str, str]) -> Estimate:
     drops = _drops(table)
     share = getattr(metrics.tier_shares([*drops.values()]), about["tier"])
     return Estimate(share, table.samples, reason=f"of {quantity(len(drops), 'setting')}")
 
 
-def _tier_count(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
+def _tier_count(table: ScoreTable, about: Mapping[str, str]) -> Estimate:
     """Returns the share of cells in a tier, positive ones counted as benign."""
-    own = _tier_share(table, about, confidence)
-    gains = _tier_share(table, {"tier": "positive"}, confidence).value if about["tier"] == "benign" else 0.0
+    own = _tier_share(table, about)
+    gains = _tier_share(table, {"tier": "positive"}).value if about["tier"] == "benign" else 0.0
     return dataclasses.replace(own, value=own.value + gains)
 
 
-def _lost_share(table: ScoreTable, about: Mapping[str, str], confidence: float) -> Estimate:
+def _lost_share(table: ScoreTable, about: Mapping[str, str]) -> Estimate:
     """Returns the share of right answers on clean images that turn wrong."""
     right = table.clean == 1.0
     if not right.any():
         return Estimate(math.nan, table.samples, reason="no answer is right on clean images")
-    return metrics.estimate("harmful_flip_rate", rows_of(table, right), about["setting"], confidence)
+    return metrics.estimate("harmful_flip_rate", rows_of(table, right), about["setting"])
 
 
 def _unknown(_confidence: float) -> tuple[float, float]:
     return math.nan, math.nan
 
 
-_OF_A_TABLE: Mapping[str, Callable[[ScoreTable, Mapping[str, str], float], Estimate]] = {
+_OF_A_TABLE: Mapping[str, Callable[[ScoreTable, Mapping[str, str]], Estimate]] = {
     "tier_share": _tier_share,
     "tier_count": _tier_count,
     "lost_share": _lost_share,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Ranking:
     """If there are several datasets, the board over all of them first, then one for each."""
     left_out: tuple[str, ...] = ()
     """Excluded measurements: cells that not all models were asked about, and experiments of another kind."""
-    confidence: float = 0.90
+    confidence: float = LEVEL
     """Level of each interval, and of all statements about ranks and pairs of a board together."""
 
     @property

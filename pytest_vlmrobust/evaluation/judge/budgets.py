@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import NO_IMAGE
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome, Verdict
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, REFUSALS
 from pytest_vlmrobust.core.record import BUDGET, MOST_OFTEN, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
@@ -45,8 +45,6 @@ _COUNTED = {
     "unparsed_rate": "no answer could be read in {part:,} of {whole:,} texts",
     "refusal_rate": "{part:,} of {whole:,} answers were refused by the model or a filter",
 }
-_LEVEL = 0.90
-"""The two-sided level of displayed intervals."""
 
 
 # Answers as budgets count them.
@@ -139,7 +137,7 @@ class _Share:
 
         n = len(np.unique(self.samples))
         groups = self.clusters.count if self.clusters.count < n else 0
-        return Estimate(float(outcomes.mean()), n, *at(_LEVEL), _LEVEL, groups=groups, at=at)
+        return Estimate(float(outcomes.mean()), n, *at(LEVEL), LEVEL, groups=groups, at=at)
 
     def judge(self, budgets: Budgets, by: JudgedBy, today: date, tests: int) -> tuple[Estimate, Verdict]:
         """Judges the share by its budget; ``tests`` tests share the risk."""

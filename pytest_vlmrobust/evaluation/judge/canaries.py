@@ -61,9 +61,9 @@ _CHOSEN = ("choice", "yes_no")
 Answered = tuple[Sample, Prediction, Score]
 
 
-def gain_over_blind(table: ScoreTable, confidence: float) -> Measure:
+def gain_over_blind(table: ScoreTable) -> Measure:
     """Returns the gain from images with the interval of paired scores; no rule judges it."""
-    estimate = metrics.estimate("visual_gain", table, None, confidence)
+    estimate = metrics.estimate("visual_gain", table)
     reason = estimate.reason if math.isnan(estimate.value) else ""
     return Measure(GAIN, estimate.value, estimate.low, estimate.high, n=estimate.n, unit="pp", reason=reason)
 

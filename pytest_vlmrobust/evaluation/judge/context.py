@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.prediction import PROMPT_MODES
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.answers import Answers
@@ -136,7 +136,6 @@ class CellScores:
     answers: Answers
     test: PlannedTest
     result: CellResult
-    confidence: float = 0.90
     attempts: CellResult | None = None
     """As many attempts at the whole image as there are patches, if a cell of patches is compared with them."""
     baseline: Baseline | None = None
@@ -148,7 +147,7 @@ class CellScores:
     @property
     def level(self) -> float | None:
         """The two-sided level of intervals; ``None`` if they are computed only when a rule needs one."""
-        return self.confidence if self.intervals else None
+        return LEVEL if self.intervals else None
 
     def __post_init__(self) -> None:
         self.samples: Sequence[Sample] = self.result.samples
@@ -241,14 +240,13 @@ class SweepScores:
 
     table: ScoreTable
     samples: Sequence[Sample]
-    confidence: float = 0.90
     intervals: bool = True
     """Whether intervals are computed even without a rule that needs them."""
 
     @property
     def level(self) -> float | None:
         """The two-sided level of intervals; ``None`` if they are computed only when a rule needs one."""
-        return self.confidence if self.intervals else None
+        return LEVEL if self.intervals else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,7 +259,6 @@ class FamilyScores:
     """For each model the mean score of each sample over the settings, shape (N,)."""
     groups: Sequence[str]
     """The source image of each sample."""
-    confidence: float = 0.90
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import scoring
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity
@@ -141,7 +141,7 @@ def part_estimates(scores: CellScores) -> dict[str, Estimate]:
     """Returns the parts of the dataset's own metric, such as precision and recall, by full name."""
     own = _corpus_value(scores, scores.result)
     parts = own.score.parts.items()
-    return {f"{corpus_score.name}.{part}": own.estimate(value, None, scores.confidence) for part, value in parts}
+    return {f"{corpus_score.name}.{part}": own.estimate(value, None) for part, value in parts}
 
 
 @cell_quantity(
@@ -168,7 +168,7 @@ def corpus_score(scores: CellScores) -> Estimate:
     """
     own = _corpus_value(scores, scores.result)
     bounds = bounds_of_value(own.score.sums, scores.samples) if own.score.sums else None
-    return own.estimate(own.score.value, bounds, scores.confidence)
+    return own.estimate(own.score.value, bounds)
 
 
 @cell_quantity(
@@ -192,7 +192,7 @@ def corpus_drop(scores: CellScores) -> Estimate:
     """
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     bounds = bounds_of_drop(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
-    return own.estimate(clean.score.value - own.score.value, bounds, scores.confidence)
+    return own.estimate(clean.score.value - own.score.value, bounds)
 
 
 @cell_quantity(
@@ -221,7 +221,7 @@ def corpus_pcri(scores: CellScores) -> Estimate:
         return Estimate.invalid(invalid, own.score.n)
     ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
     bounds = bounds_of_index(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
-    return own.estimate(ratio, bounds, scores.confidence)
+    return own.estimate(ratio, bounds)
 
 
 def _why_invalid(clean: CellResult) -> str:
@@ -239,13 +239,13 @@ class _CorpusValue:
     name: str
     score: CorpusScore
 
-    def estimate(self, value: float, bounds: Bounds | None, confidence: float) -> Estimate:
+    def estimate(self, value: float, bounds: Bounds | None) -> Estimate:
         missing = f"; {quantity(self.score.n_failed, 'inference')} failed" if self.score.n_failed else ""
         reason = f"{self.name} of the whole dataset{missing}"
         if bounds is None or not math.isfinite(value):
             return Estimate(value, self.score.n, reason=reason)
-        low, high = bounds(confidence)
-        known = math.nan if math.isnan(low) else confidence
+        low, high = bounds(LEVEL)
+        known = math.nan if math.isnan(low) else LEVEL
         return Estimate(value, self.score.n, low, high, known, reason=reason, at=bounds)
 
 

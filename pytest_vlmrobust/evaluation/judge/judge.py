@@ -50,7 +50,6 @@ class Judge:
     policies: Mapping[str, Policy]
     today: date
     reference: str | None = None
-    confidence: float = 0.90
     data: TaskData = field(default_factory=StoredTasks)
     """The datasets that tasks make of collections."""
     families: Mapping[str, Family] = field(default_factory=dict)
@@ -67,7 +66,6 @@ class Judge:
         return Sources(
             self.evaluator,
             self.reference,
-            self.confidence,
             self.data,
             self.families,
             self.baseline,

@@ -78,7 +78,6 @@ class Sources:
     """Answers to all samples or a part of them."""
     reference: str | None = None
     """The model whose errors normalise the mean corruption error; ``None``: the same model without images."""
-    confidence: float = 0.90
     data: TaskData = field(default_factory=StoredTasks)
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
@@ -272,7 +271,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
     asked = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
     test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
     attempts = tried[0] if tried else None
-    scores = CellScores(answers, test, result, sources.confidence, attempts, baseline, intervals=not sources.is_part)
+    scores = CellScores(answers, test, result, attempts, baseline, intervals=not sources.is_part)
     estimates = [(metric_key(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
     estimates += _by_category(scores, sources)
     draft = _draft(cell, [result])
@@ -355,7 +354,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     refusal = refusal or ("" if table.samples else none)
     invalid = refusal or why_not_compared(sweep.metric, table)
 
-    scores = SweepScores(table, samples, sources.confidence, intervals=not sources.is_part)
+    scores = SweepScores(table, samples, intervals=not sources.is_part)
     test = PlannedTest(sweep, DatasetFacts(sources.task(sweep.dataset), samples=samples))
     names = None if sources.names is None else {*sources.names, sweep.metric}
     estimates = estimate_all(test, scores, names)
@@ -365,7 +364,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
         own = _largest_of_parts(own, metric, table, places)
     own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
     further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
-    further += [] if invalid else _by_stratum(test, scores, sources)
+    further += [] if invalid else _by_stratum(test, scores)
     results = [answers.result(cell) for cell in used]
     draft = dataclasses.replace(_draft(sweep, results), n=own.n, not_asked=refusal)
     if not sources.is_look:
@@ -478,11 +477,11 @@ def _on_common(
     return rows_of(table, kept), both, [*baseline.left_out(dataset, sources.answers)]
 
 
-def _by_stratum(test: PlannedTest, scores: SweepScores, sources: Sources) -> list[tuple[MetricKey, Estimate]]:
+def _by_stratum(test: PlannedTest, scores: SweepScores) -> list[tuple[MetricKey, Estimate]]:
     """Returns a summary metric of the curve over resolutions for each category and sub-task."""
     estimates = []
     for quantity in (quantity for quantity in applying(test) if quantity.by_category):
-        by_stratum = estimates_by_stratum(quantity.name, scores.table, scores.samples, sources.confidence)
+        by_stratum = estimates_by_stratum(quantity.name, scores.table, scores.samples)
         strata = len(by_stratum)
         estimates += [(metric_key(test, quantity.name, name, strata), estimate) for name, estimate in by_stratum.items()]
     return estimates
@@ -506,7 +505,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
     scores = observatory.means(by_member)
     test = PlannedTest(planned, DatasetFacts(sources.task(planned.dataset)))
     groups = groups_of(answers.samples(planned.dataset))
-    own = estimate_all(test, FamilyScores(family.parameters, scores, groups, sources.confidence))[planned.metric]
+    own = estimate_all(test, FamilyScores(family.parameters, scores, groups))[planned.metric]
     notes = (*sources.said_of_changed(planned), observatory.members_note(planned, family, scores))
     return Measurement(
         planned,
@@ -538,7 +537,7 @@ def _canaries(scores: CellScores, sources: Sources) -> list[Measure]:
         return []
     if scores.cell.setting not in BASELINES or not any(sample.images for sample in scores.samples):
         return []
-    gain = canaries.gain_over_blind(scores.table, sources.confidence)
+    gain = canaries.gain_over_blind(scores.table)
     if scores.cell.setting == CLEAN:
         return [gain, *canaries.measures_beside_clean(sources.answers, scores.result)]
     return [gain, *canaries.warnings_beside(scores.result, scores.clean)]

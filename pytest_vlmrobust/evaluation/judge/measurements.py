@@ -182,7 +182,7 @@ def _of_family(record: FamilyProperty) -> Quantity:
         return isinstance(test.planned, FamilyMetric) and test.planned.metric == record.name
 
     def estimate(scores: FamilyScores) -> Estimate:
-        return record.estimate(scores.parameters, scores.scores, scores.groups, scores.confidence)
+        return record.estimate(scores.parameters, scores.scores, scores.groups)
 
     return Quantity(record, applies, estimate)
 

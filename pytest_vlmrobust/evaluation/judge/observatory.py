@@ -244,7 +244,7 @@ def box_coverage(scores: CellScores) -> Estimate:
         A fraction in [0, 1]; NaN where an answer is missing.
     """
     given = scoring.box_coverage(scores.samples, scores.result.predictions)
-    return metrics.coverage(given, scores.confidence, source_images=scores.groups)
+    return metrics.coverage(given, source_images=scores.groups)
 
 
 @cell_quantity(
@@ -274,7 +274,7 @@ def fixation_rate(scores: CellScores) -> Estimate:
     by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups}
     for group, answer in zip(scores.groups, _named_grid_cells(scores), strict=True):
         by_item[group].append(answer)
-    return metrics.fixation(list(by_item.values()), scores.confidence)
+    return metrics.fixation(list(by_item.values()))
 
 
 @cell_quantity(
@@ -303,7 +303,7 @@ def grid_distance(scores: CellScores) -> Estimate | None:
         return missing
     targets = [_cell(sample.keys["position"]) for sample in scores.samples if "position" in sample.keys]
     answers = [None if text is None else _cell(text) for text in _named_grid_cells(scores)]
-    distance = metrics.grid_distance(answers, targets, scores.confidence, source_images=scores.groups)
+    distance = metrics.grid_distance(answers, targets, source_images=scores.groups)
     return distance if distance.n else None
 
 

@@ -46,11 +46,9 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
     return members
 
 
-def estimates_by_stratum(
-    metric: str, table: ScoreTable, samples: Sequence[Sample], confidence: float = 0.90
-) -> dict[str, Estimate]:
+def estimates_by_stratum(metric: str, table: ScoreTable, samples: Sequence[Sample]) -> dict[str, Estimate]:
     """Returns a sweep metric for each stratum of the samples; see :func:`strata`."""
-    return {name: metrics.estimate(metric, rows_of(table, kept), confidence=confidence) for name, kept in strata(samples).items()}
+    return {name: metrics.estimate(metric, rows_of(table, kept)) for name, kept in strata(samples).items()}
 
 
 def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> ScoreTable:

@@ -124,16 +124,16 @@ def test_failed_inferences_and_questions_without_pictures_are_no_evidence(world:
 def test_the_gain_over_blind_is_that_of_paired_scores() -> None:
     """90 questions right either way and 10 by the picture alone: apart, 1.00 and .90 overlap with more than these 10."""
     table = ScoreTable(clean=np.ones(100), by_setting={}, no_image=np.repeat([1.0, 0.0], [90, 10]))
-    gain = gain_over_blind(table, 0.90)
+    gain = gain_over_blind(table)
     assert isinstance(gain, Measure)
     assert gain.value == pytest.approx(0.10)
     assert gain.n == 100
     assert 0.04 < gain.low < 0.10 < gain.high < 0.18
     shifted = ScoreTable(clean=np.roll(table.clean, 5), by_setting={}, no_image=table.no_image)
-    assert gain_over_blind(shifted, 0.90).low == gain.low
+    assert gain_over_blind(shifted).low == gain.low
     churn = ScoreTable(clean=np.repeat([0.0, 1.0], [40, 60]), by_setting={}, no_image=np.repeat([1.0, 0.0], [50, 50]))
-    assert gain_over_blind(churn, 0.90).low < 0.0  # the same gain, and nothing is shown: 40 were lost, 50 gained
-    lost = gain_over_blind(ScoreTable(clean=np.ones(5), by_setting={}, no_image=np.full(5, np.nan)), 0.90)
+    assert gain_over_blind(churn).low < 0.0  # the same gain, and nothing is shown: 40 were lost, 50 gained
+    lost = gain_over_blind(ScoreTable(clean=np.ones(5), by_setting={}, no_image=np.full(5, np.nan)))
     assert np.isnan(lost.value)
     assert lost.reason == "scores of 5 of 5 samples are missing: 5 in no_image"
     assert gain.reason == ""
