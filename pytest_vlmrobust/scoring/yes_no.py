@@ -102,8 +102,7 @@ def _outcomes(reply: str, text: str, question: str, within: int) -> Iterator[tup
     yield _chosen(text, question)
     yield "leading", _begins(text, question)
     yield "refusal", Stop.REFUSAL if is_refusal(text) else None
-    positive, negations = _NOT.subn("", text)
-    denied = _denies(text, question) or (negations == 1 and _affirms(positive, question))
+    denied = _denies(text, question)
     yield "denial", "no" if denied and not _DENIED_WORD.search(text) else None
     yield "affirmation", "yes" if not denied and _affirms(text, question) else None
 
@@ -233,21 +232,21 @@ def _contradicts(first: str, rest: str, question: str) -> bool:
 
 
 # A denial answers a question for something with no, where nothing else is denied: "The dog is not on the sofa" does not say that
-# there is no dog. So it may have no word that the question lacks; where the question is not known, the text must not say what
-# is there instead. The opposite answers a known question with yes where it is one clause that says all that was asked for.
+# there is no dog. So without its "not" it must say what the question says, and no more; where the question is not known, the text
+# must not say what is there instead. A sentence that says what a known question says answers it with yes.
 
 
 _SEEN = r"(?:visible|seen|present|shown|depicted|pictured|found|detected|observed|included|available|there|here)"
 _TO_SEE = r"(?:see|find|observe|notice|spot|detect|identify|recogni[sz]e|have)"
 _TO_SHOW = r"(?:show|contain|have|include|depict|feature|display|appear|seem|look|match)"
-_NOT = re.compile(r"(?:n't| not|(?<=can)not)\b")
+_NOT = r"(?:n't| not|(?<=can)not)\b"
 _DENIAL = re.compile(
     r"\bthere(?:'s| (?:is|are|was|were)| (?:appears?|seems?) to be) (?:no|none|nothing|not|zero)\b"
     rf"|^(?:no|zero)(?: [\w'-]+){{1,6}} (?:is|are|was|were|can be|could be|appears?|exists?)\b"
     rf"(?: (?:clearly|directly|to be))?(?: {_SEEN}| in\b| on\b|$)"
     rf"|^(?:no|not an?|not the|not any)(?: [\w'-]+){{1,4}}(?: in (?:the|this) \w+)?$|^no(?: [\w'-]+){{1,5}} {_SEEN}$"
     rf"|\b(?:i|we) {_TO_SEE} (?:no|none)\b|\b(?:{_TO_SHOW}s?|has|see|sees|find) no\b|\bnowhere\b"
-    rf"|\b(?:is|are|was|were|has|have|does|do|did|can?|could|will|would|should){_NOT.pattern}"
+    rf"|\b(?:is|are|was|were|has|have|does|do|did|can?|could|will|would|should){_NOT}"
     r"|\b(?:is|are) (?:absent|missing|nonexistent)\b|^(?:none|not|nothing) (?:that )?(?:i|we) can see\b"
 )
 _DENIED_NOTHING = re.compile(
@@ -271,12 +270,12 @@ _ASKS_FOR = re.compile(
 )
 """The beginning of a question for something: what is said further of it does not change the answer."""
 _FURTHER = re.compile(
-    r"\W*(?:$|[,.;(])|\s(?:is|are|can|in|on|at|with|near|next|behind|under|inside|by|to|that|which|who|\w+ed"
+    rf"\W*(?:$|[,.;(])|\s(?:{_SEEN}|is|are|can|in|on|at|with|near|next|behind|under|inside|by|to|that|which|who|\w+ed"
     r"|(?!painting|drawing|carving|building|clothing|\w?ring|\w?wing|string)\w+ing)\b"
 )
 """What may follow on words that are a whole: "a dog on a chair", not "a dog house"."""
 _SMALL = re.compile(
-    r"an?|is|are|was|were|be|its?|i|we|he|she|they|there|do|does|did|has|have|can|to|this|that|(?:it|that|there|s?he)'s"
+    r"an?|is|are|was|were|be|its?|i|we|he|she|they|there|do|does|did|has|have|can|to|this|that|ca|(?:it|that|there|s?he)'s"
     r"|also|just|indeed|actually|really|\w{3,}ly"
 )
 _AMOUNT = re.compile(
@@ -301,27 +300,30 @@ _DOUBTED = re.compile(
 """A denial that is denied itself: "It is not true that there is no dog"."""
 _PICTURE = re.compile(
     r"\b(?:in|on|of|from|within|by) (?:the|this|that|your|any part of the) (?:\w+ )?"
-    r"(?:image|picture|photo|photograph|scene|view|frame)\b"
+    r"(?:image|picture|photo|photograph|scene|view|frame)\b|\bin it\b"
 )
-_OF_THE_PICTURE = re.compile(rf"{_PICTURE.pattern}.*")
+
+
+_NONE = re.compile(r"n't\b|\b(?:not|no|none|zero|never|absent|missing|nowhere|cannot)\b")
 
 
 def _denies(text: str, question: str) -> bool:
     if _DENIED_NOTHING.search(text) or _NEGATIVE.search(question) or _DOUBTED.search(text):
         return False
     parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
-    denied = [part for part in parts if _DENIAL.search(part) and not _OTHER_ONE.search(part)]
+    denied = [part for part in parts if _DENIAL.search(part) and all(word in question for word in _OTHER_ONE.findall(part))]
     others = [part for part in parts if part and part not in denied]
-    asked = _subjects(question)
-    if asked:
-        return any(_is_about(part, question) for part in denied) and not any(_share(_subjects(part), asked) for part in others)
+    if asked := _subjects(question):
+        return any(_affirms(_NONE.sub("", part), question, further=False) for part in denied) and not any(
+            _share(_subjects(part), asked) for part in others
+        )
     return bool(denied) and not any(_AFFIRMED.search(part) for part in others) and (not others or _TURN.search(text) is None)
 
 
-def _affirms(text: str, question: str) -> bool:
-    """Whether a sentence says in the same order what the question says; of what is only asked for, it may say more."""
+def _affirms(text: str, question: str, *, further: bool = True) -> bool:
+    """Whether a sentence says in the same order what the question says; ``further``: it may go on about what was asked for."""
     asked = _in_order(question)
-    doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN)) or not text.isascii()
+    doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN))
     if not asked or doubted or _NEGATIVE.search(question):
         return False
     for sentence in re.split(r"[.!;\n]+", text):
@@ -332,7 +334,7 @@ def _affirms(text: str, question: str) -> bool:
             continue
         if _ASKS_FOR.match(question):
             whole = " ".join(word for word, _ in said[: len(asked)]) in sentence
-            if whole and _FURTHER.match(sentence, said[len(asked) - 1][1]):
+            if whole and _FURTHER.match(sentence, said[len(asked) - 1][1]) and (further or len(said) == len(asked)):
                 return True
         elif len(said) == len(asked):
             return True
@@ -347,20 +349,6 @@ def _in_order(text: str) -> list[tuple[str, int]]:
         for word, end in ((match[0], match.end()) for match in re.finditer(r"[\w'-]+", core))
         if not _SMALL.fullmatch(word) and ("frame" not in roles_of(word) or word in ("with", "from", "for"))
     ]
-
-
-_PARTICLE = re.compile(r"\b(on|off|up|down|in|out)\W*$")
-"""Words of two letters or three that are all a clause says of its subject: "The light is on"."""
-
-
-def _is_about(clause: str, question: str) -> bool:
-    """Whether a clause only has words of the question."""
-    said = {word for word in _subjects(_OF_THE_PICTURE.sub("", clause)) if not word.endswith("ly")}
-    asked = _subjects(question)
-    place = _PARTICLE.search(clause)
-    if place and not re.search(rf"\b{place[1]}\b", question):
-        return False  # "The light is not on" says nothing of whether it is off
-    return bool(said) and all(_share({word}, asked) for word in said)
 
 
 def _share(said: set[str], asked: set[str]) -> bool:

@@ -128,6 +128,10 @@ def test_a_denial_is_no(text: str, question: str) -> None:
         ("There is a red bus and a blue car.", "Is there a red car?", None),
         ("Traffic is light.", "Can you see traffic lights?", None),
         ("The light is on.", "Is the light on?", "yes"),
+        ("The dog is not on the sofa.", DOG, None),
+        ("The dog is not fully visible.", DOG, None),
+        ("There is no dog food.", DOG, None),
+        ("The woman is not riding.", "Is the man riding?", None),
     ],
 )
 def test_the_question_decides_what_a_description_means(text: str, question: str, answer: str | None) -> None:
