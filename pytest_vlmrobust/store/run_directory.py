@@ -175,6 +175,7 @@ class Manifest(TypedDict, total=False):
     models: dict[str, dict[str, Any]]
     policies: dict[str, _Policy]
     datasets: dict[str, Any]
+    perturbations: dict[str, str]
     outcomes: dict[str, int]
     spending: dict[str, Spending]
     gates: list[GateCount]

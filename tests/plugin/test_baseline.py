@@ -340,6 +340,34 @@ def test_pictures_of_another_seed_are_not_compared(compared: Project, capsys: py
     assert "was made with --vlm-seed=1234, and this run has --vlm-seed=7" in capsys.readouterr().err
 
 
+TINT = """
+from pytest_vlmrobust import perturbations
+
+@perturbations.corruption(family="tone", levels={{"low": {{"amount": {}}}}}, stochastic=False, version={})
+def tint(image, *, amount):
+    "Darkens the image."
+    return (image * (1 - amount)).astype(image.dtype)
+"""
+
+
+def test_images_of_a_perturbation_that_was_changed_are_not_compared(
+    compared: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared.write("suite/test_suite.py", SUITE.replace('"invert"', '"tint:low"'))
+    for amount, version, code in ((0.9, 1, 10), (0.1, 1, 4), (0.9, 2, 4), (0.9, 1, 0)):
+        compared.write("conftest.py", TINT.format(amount, version))
+        first = code == 10
+        result = compared.run(*(["--vlm-report=first"] if first else ["--vlm-baseline=first"]), subprocess=True)
+        ends(
+            result, code, *(["*first' was made with other levels, or another version, of tint: its images*"] if code == 4 else [])
+        )
+    compared.write("conftest.py", TINT.format(0.1, 1))
+    compared.run("--vlm-report=other", subprocess=True)
+    capsys.readouterr()
+    assert main(["compare", str(compared.path / "first"), str(compared.path / "other")]) == 4
+    assert "was made with other levels, or another version, of tint" in capsys.readouterr().err
+
+
 def test_a_run_does_not_replace_its_own_baseline(compared: Project) -> None:
     compared.run("--vlm-report=first")
     before = (compared.path / "first" / "predictions.sqlite").read_bytes()

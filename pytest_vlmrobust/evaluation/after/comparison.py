@@ -156,6 +156,7 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False)
 def _refuse_unlike(then: Baseline, now: Baseline, ours: Sequence[Cell], shared: Sequence[Cell]) -> None:
     """Refuses runs with other images under the same setting, with answers read in another way, and without a common cell."""
     then.refuse_seed(now.seed, ours)
+    then.refuse_perturbations(now.perturbations, ours)
     first = {(cell.model, cell.dataset): cell for cell in sorted(shared, reverse=True)}
     for cell in first.values():
         then.refuse_answers(cell, now.answered_by(cell))

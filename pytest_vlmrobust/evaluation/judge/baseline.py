@@ -94,12 +94,20 @@ class Baseline(StoredAnswers):
     @cached_property
     def seed(self) -> int | None:
         """The seed of its stochastic settings; ``None`` if unknown, for example for evidence without its manifest."""
-        directory = self.evidence.path.parent
-        if not (directory / MANIFEST).is_file():
-            return None
-        settings = read_manifest(directory).get("settings")
+        settings = self._manifest.get("settings")
         seed = settings.get("vlm_seed") if isinstance(settings, dict) else None
         return seed if isinstance(seed, int) else None
+
+    @property
+    def perturbations(self) -> Mapping[str, str]:
+        """What tells its perturbations of one's own from others of these names; empty for evidence without its manifest."""
+        found: Mapping[str, str] = self._manifest.get("perturbations", {})
+        return found
+
+    @cached_property
+    def _manifest(self) -> Mapping[str, Any]:
+        directory = self.evidence.path.parent
+        return read_manifest(directory) if (directory / MANIFEST).is_file() else {}
 
     @cached_property
     def stopped_early(self) -> bool:
@@ -170,6 +178,16 @@ class Baseline(StoredAnswers):
                 f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
                 f"--vlm-seed={seed}: images under {quantity(len(drawn), 'setting')} ({first_few(drawn, _MOST)}) "
                 f"differ there. Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
+            )
+
+    def refuse_perturbations(self, now: Mapping[str, str], cells: Iterable[Cell]) -> None:
+        """Refuses a run whose perturbations of one's own do something else than those of these names did."""
+        steps = {step.name for cell in cells if self.has_cell(cell) for step in cell.setting.steps}
+        known = steps & now.keys() & self.perturbations.keys()
+        if changed := sorted(name for name in known if now[name] != self.perturbations[name]):
+            raise DatasetError(
+                f"the baseline {str(self.evidence.path.parent)!r} was made with other levels, or another version, of "
+                f"{first_few(changed, _MOST)}: its images differ. Run the earlier model again, and compare with that run"
             )
 
     def answered_by(self, cell: Cell) -> frozenset[str]:

@@ -13,6 +13,7 @@ from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import ORDERS, expand_settings
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
+from pytest_vlmrobust.evaluation.run.views import declared_perturbations
 from pytest_vlmrobust.policies import MetricKey, Policy
 
 from .baseline import Baseline
@@ -102,7 +103,9 @@ class PlannedTests:
         )
         refuse_loopholes(self.policies.values(), today)
         if baseline is not None:
-            baseline.refuse_seed(seed, (cell for test in tests for cell in self.reads_of(test).compared))
+            compared = [cell for test in tests for cell in self.reads_of(test).compared]
+            baseline.refuse_seed(seed, compared)
+            baseline.refuse_perturbations(declared_perturbations(), compared)
 
     def check_slices(self) -> None:
         """Refuses rules and waivers about slices of metadata that no row of the data is in."""

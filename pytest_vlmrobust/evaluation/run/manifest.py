@@ -23,6 +23,7 @@ from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.scoring import scoring_rules
 
 from .data import RunData
+from .views import declared_perturbations
 
 _CI_VARIABLES = (
     *("GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_WORKFLOW", "GITHUB_JOB", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT"),
@@ -78,6 +79,7 @@ def origins(
         "command": dict(command),
         "models": {name: model_origin(ref) for name, ref in models.items()},
         "policies": {name: policy_content(policy) for name, policy in policies.items()},
+        **({"perturbations": own} if (own := declared_perturbations()) else {}),
     }
 
 

@@ -25,6 +25,7 @@ from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage, parts_of
 from pytest_vlmrobust.perturbations.pixels import Painted
 from pytest_vlmrobust.perturbations.questions import perturbed, split
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 
@@ -269,6 +270,16 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
     """Returns the part that belongs to one of ``count`` views: images, or their digests."""
     size = len(things) // count
     return things[view * size : (view + 1) * size]
+
+
+def declared_perturbations() -> dict[str, str]:
+    """Returns, for each perturbation that is not of this package, what tells its declared levels and version from others."""
+    records = map(REGISTRY.get, REGISTRY.names())
+    return {
+        each.name: fingerprint({"version": each.version, "levels": {str(level): dict(of) for level, of in each.levels.items()}})
+        for each in records
+        if each.function.__module__.partition(".")[0] != __name__.partition(".")[0]
+    }
 
 
 def depends_on_seed(setting: Setting) -> bool:
