@@ -20,7 +20,7 @@ from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.quarantine import refuse_endless
-from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES
+from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES, read_docket
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
@@ -124,7 +124,7 @@ def _stage(run: Path, staged: Path) -> None:
     for path in sorted((run / POLICIES).glob("*")):
         _copy(path, staged / POLICIES / path.name)
     _copy_evidence(run, staged)
-    if (run / BASELINE / EVIDENCE).is_file():
+    if (run / BASELINE / EVIDENCE).is_file() or read_docket(run).get("baseline"):
         _copy_evidence(run / BASELINE, staged / BASELINE)
     if (run / REPORT).is_file():
         _copy(run / REPORT, staged / REPORT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,6 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import BY_VALUE, BY_VALUE_MARK, PARTIAL, PARTIAL_MARK
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.profile import Profile
@@ -116,7 +114,6 @@ def render_html(view: RunView, thumbnails: Mapping[str, str] | None = None) -> s
     return environment.get_template("page.html").render(
         view=view,
         colour=words.DECISIONS[view.decision].css if view.word == view.decision else "waived",
-        records=_digest(view),
         parts=_parts(sweeps=view.sweeps, analyses=tables, observatory=tasks, families=view.families, noise=facts.repeatability),
         breaches=view.explained[:_BREACHES],
         waived=Outcome.WAIVED,
@@ -138,12 +135,6 @@ def rendered_again(page: str, view: RunView) -> str:
     """Returns what a run renders to, with the thumbnails of a page, which may be any."""
     shown = zip(samples.thumbnail_names(view.tests), samples.thumbnails_on(page), strict=False)
     return render_html(view, {name: thumbnail for name, thumbnail in shown if thumbnail})
-
-
-def _digest(view: RunView) -> str:
-    """Returns the SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
-    contents = [json.loads(record.to_json()) for record in sorted(view.records, key=lambda record: record.key)]
-    return fingerprint({"decision": str(view.decision), "records": contents})
 
 
 @dataclass(frozen=True, slots=True)

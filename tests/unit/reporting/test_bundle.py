@@ -178,6 +178,15 @@ def test_a_run_without_its_policies_is_not_bundled(run: Path, tmp_path: Path) ->
     assert not (tmp_path / "b.zip").exists()
 
 
+def test_a_run_without_its_baseline_is_not_bundled(run: Path, tmp_path: Path) -> None:
+    docket = json.loads((run / "docket.json").read_text())
+    (run / "docket.json").write_text(json.dumps({**docket, "baseline": True}))
+    with pytest.raises(StoreError, match=r"baseline/predictions\.sqlite: there is no evidence of a run to read"):
+        write_bundle(run, tmp_path / "b.zip")
+    Evidence.open(run / "baseline").close()
+    assert "baseline/predictions.sqlite" in write_bundle(run, tmp_path / "b.zip")
+
+
 def test_a_run_that_was_killed_is_bundled_with_what_it_has(run: Path, tmp_path: Path) -> None:
     journal = run / "records.jsonl"
     journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0] + b'{"torn')
