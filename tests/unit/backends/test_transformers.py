@@ -583,15 +583,14 @@ class TestPreparing:
 
 
 class TestSeenSize:
-    @pytest.mark.parametrize("size", [(60, 100), (28, 28), (280, 280), (31, 97)])
     @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
-    def test_is_what_the_model_then_sees(self, checkpoint: Find, request_for: Ask, family: str, size: tuple[int, int]) -> None:
-        opened = _open(checkpoint(family))
-        seen = opened.seen_size(*size)
+    def test_is_what_the_model_then_sees(self, checkpoint: Find, request_for: Ask, family: str) -> None:
+        opened, sizes = _open(checkpoint(family)), [(60, 100), (28, 28), (280, 280), (31, 97)]
+        seen = [opened.seen_size(*size) for size in sizes]
         assert opened._lanes is None  # no weights were needed
-        assert seen is not None
-        (prediction,) = opened.infer([request_for("a", size[::-1])])
-        assert prediction.details["image_sizes"] == f"{seen[0]}x{seen[1]}"
+        assert None not in seen
+        predictions = opened.infer([request_for(str(size), size[::-1]) for size in sizes])
+        assert [prediction.details["image_sizes"] for prediction in predictions] == [f"{one[0]}x{one[1]}" for one in seen if one]
 
     @pytest.mark.parametrize("family", ["internvl", "llava_onevision", "gemma3", "idefics3"])
     def test_is_unknown_where_the_processor_says_none(self, checkpoint: Find, family: str) -> None:

@@ -247,7 +247,7 @@ class TestSheet:
         assert {view.shape for view in tile.images} == {(50, 67, 3)}
 
     def test_pictures_are_reduced_and_hold_no_large_ones(self) -> None:
-        shown = made(perturbations.names("robustbench"), photo(480, 640))
+        shown = made(perturbations.names("robustbench"), photo(180, 240))
         for tile in (shown.clean, *tiles(shown).values()):
             (small,) = tile.images
             assert small.shape[1] == 100

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from functools import cache
 
 import cv2
 import numpy as np
@@ -18,7 +19,7 @@ Image = NDArray[np.uint8]
 Plane = NDArray[np.float32]
 
 SEEDS = (1, 2, 3)
-SIZES = [(96, 96), (300, 400), (720, 960)]
+SIZES = [(96, 96), (300, 400), (600, 800)]
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -37,6 +38,14 @@ def face(height: int, width: int) -> Image:
     cv2.line(picture, (300, 280), (282, 362), (170, 120, 95), 8, cv2.LINE_AA)
     cv2.ellipse(picture, (300, 420), (62, 20), 0, 0, 360, (180, 60, 70), -1, cv2.LINE_AA)
     return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+@cache
+def changed_face(name: str, height: int, width: int, seed: int) -> Image:
+    """Returns a face after a stand-in, the same one for all tests; not to be written to."""
+    changed = perturbations.get(name)(face(height, width), seed=seed)
+    changed.flags.writeable = False
+    return changed
 
 
 def mask_of_word(height: int, width: int) -> Plane:
@@ -111,7 +120,7 @@ def test_keeps_the_layout_of_a_face(name: str, size: tuple[int, int]) -> None:
     picture, render = face(*size), perturbations.get(name)
     grey = np.full_like(picture, 128)
     seeds = SEEDS if size != SIZES[-1] else SEEDS[:1]
-    assert min(correlation(parts(render(picture, seed=seed)), parts(picture)) for seed in seeds) > 0.6
+    assert min(correlation(parts(changed_face(name, *size, seed)), parts(picture)) for seed in seeds) > 0.6
     assert max(abs(correlation(parts(render(grey, seed=seed)), parts(picture))) for seed in seeds) < 0.25
 
 
@@ -161,7 +170,7 @@ def test_texture_grows_with_the_picture(name: str) -> None:
     """A picture of twice the size, shrunk by half, looks as rough as the small one: strokes and tiles are as large in it."""
     rough = []
     for scale in (1, 2):
-        changed = perturbations.get(name)(face(300 * scale, 400 * scale), seed=1)
+        changed = changed_face(name, 300 * scale, 400 * scale, 1)
         seen = smooth(luminance(changed), 0.01 * 350 * scale)
         rough.append(float(np.std(luminance(changed) - seen)))
     assert 0.7 < rough[1] / rough[0] < 1.4

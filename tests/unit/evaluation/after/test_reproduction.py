@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -22,6 +23,7 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.after import reproduction
 from pytest_vlmrobust.evaluation.after.published import (
     AGREES,
     COMPATIBLE,
@@ -65,6 +67,15 @@ def put(evidence: Evidence, cell: Cell, wrong: Sequence[bool], views: int) -> No
             score = Score(float(letter == target), "letter", letter, "scored")
             answers.append(Answer("k", Prediction(letter, "generate"), score))
     evidence.put_cell(StoredCell(cell, views, tuple(answers)))
+
+
+MEASURED = functools.cache(reproduction.measured)
+
+
+@pytest.fixture
+def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measures what pixels show once for all tests that have it."""
+    monkeypatch.setattr(reproduction, "measured", MEASURED)
 
 
 QWEN: Wrong = {"clean": 10, "no_image": 60, "glass_blur:low": 15, "upsample:high": 40, "flip_v": 10, "fog:low": 9}
@@ -412,7 +423,7 @@ def test_what_follows_from_this_package_is_that_of_the_papers() -> None:
     assert [value.agreement for value in table.values] == [AGREES] * 10
 
 
-def test_parameters_of_table_29_are_measured_in_pixels() -> None:
+def test_parameters_of_table_29_are_measured_in_pixels(measured_once: None) -> None:
     (table,) = reproduce("vlm-robustbench", "29").tables
     said = {(value.about["perturbation"], value.about["level"]): value for value in table.values}
     hidden = [
@@ -502,7 +513,7 @@ def test_the_command_lists_papers_and_tables(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", ["pcri", "perceptual-observatory", "rci", "res-bench", "vlm-robustbench"])
-def test_a_paper_is_printed_without_a_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_paper_is_printed_without_a_run(name: str, capsys: pytest.CaptureFixture[str], measured_once: None) -> None:
     assert main(["reproduce", name]) == 0
     said = capsys.readouterr().out
     assert "Not run here." in said

@@ -74,14 +74,24 @@ def cornered(sample: Sample, setting: str = "") -> str:
     return next(letter for letter, cell in sample.options.items() if cell == CORNER)
 
 
-class Laboratory:
-    """Judges of scripted models, on faces of 160 px in memory, half of them of each group."""
+@pytest.fixture(scope="module")
+def shown() -> RunData:
+    """Faces of 160 px in memory, half of them of each group."""
+    found = {"faces_160": faces(name="faces_160", count=24, jitter=6.0), "words_160": words(name="words_160")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "resolve_collection", lambda typed, **_: found.get(typed))
+        opened = RunData(["faces_160"])
+        for task in TASKS:
+            opened.open(f"faces_160.{task}").samples()
+    return opened
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = {"faces_160": faces(name="faces_160", count=24, jitter=6.0), "words_160": words(name="words_160")}
-        monkeypatch.setattr(data, "resolve_collection", lambda typed, **_: found.get(typed))
+
+class Laboratory:
+    """Judges of scripted models, on the faces shown."""
+
+    def __init__(self, directory: Path, shown: RunData) -> None:
         self.directory = directory
-        self.data = RunData(["faces_160"])
+        self.data = shown
         self.opened: list[Evaluator] = []
         self.rules = "{id: any, metric: split_position_gap, max: 50%, judge: point}"
         self.mode = ""
@@ -129,8 +139,8 @@ class Laboratory:
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
-    made = Laboratory(tmp_path, monkeypatch)
+def laboratory(tmp_path: Path, shown: RunData) -> Iterator[Laboratory]:
+    made = Laboratory(tmp_path, shown)
     yield made
     made.close()
 
