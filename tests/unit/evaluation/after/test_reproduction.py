@@ -24,6 +24,7 @@ from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.after import reproduction
+from pytest_vlmrobust.evaluation.after.measured import measured
 from pytest_vlmrobust.evaluation.after.published import (
     AGREES,
     COMPATIBLE,
@@ -69,7 +70,7 @@ def put(evidence: Evidence, cell: Cell, wrong: Sequence[bool], views: int) -> No
     evidence.put_cell(StoredCell(cell, views, tuple(answers)))
 
 
-MEASURED = functools.cache(reproduction.measured)
+MEASURED = functools.cache(measured)
 
 
 @pytest.fixture
