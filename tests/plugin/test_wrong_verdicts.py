@@ -126,7 +126,9 @@ def test_a_nearly_blind_model_that_loses_most_of_what_seeing_brings_is_no_go(pro
 
 
 @pytest.mark.parametrize(("budgets", "code"), [("", 0), ("budgets: {max_unparsed_rate: 5%, max_refusal_rate: 5%}\n", 10)])
-def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(project: Project, budgets: str, code: int) -> None:
+def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(
+    project: Project, capsys: pytest.CaptureFixture[str], budgets: str, code: int
+) -> None:
     """Of 240 answers 9 are unreadable, always about the same 3 pictures. Built in, the budget passed by its value in silence."""
     write_questions(project.path, "B" * 80)
     project.write("suite/test_suite.py", SUITE)
@@ -144,3 +146,10 @@ def test_a_budget_that_the_answers_do_not_decide_is_never_passed_in_silence(proj
     for name in ("summary.md", "model_card.md", "junit.xml", "results.json", "report.html"):
         text = (project.path / "report" / name).read_text(encoding="utf-8").replace("&lt;", "<").replace("&#39;", "'")
         assert fnmatch(text, f"*{opened}"), name
+    capsys.readouterr()
+    assert (
+        main(["bundle", str(project.the_run), "--out", str(project.path / "b.zip")])
+        == main(["verify", str(project.path / "b.zip")])
+        == 0
+    )
+    assert "8 of 8 records computed again" in capsys.readouterr().out

@@ -168,7 +168,9 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             answers, unreadable = _answers(stored, inputs)
             judge = inputs.judge(stored, baseline)
             differences, notes, count = _compare_records(judge, inputs, records, unrecorded)
-            differences += _compare_budgets(inputs.budget_records(stored), records)
+            budgets = list(inputs.budget_records(stored))
+            differences += _compare_budgets(budgets, records)
+            count += len({record.key for record in budgets} & {record.key for record in records})
             problems += unreadable + _rescored_lines(stored.rescored) + differences
             problems += _of_baseline(baseline) if baseline is not None else []
     finally:
