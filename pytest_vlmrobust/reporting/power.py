@@ -31,12 +31,12 @@ def result_lines(result: Result, study: Study) -> Iterator[str]:
         needed = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
         yield f"  80 % of runs end GO or NO-GO with {needed}"
     widest = max(map(len, power.outcomes), default=4)
-    yield f"  {'rule':<{widest}}  PASS  FAIL  INCONCLUSIVE  NOT_APPLICABLE  WARNED  keeps from GO alone"
+    yield f"  {'rule':<{widest}}  PASS  FAIL  INCONCLUSIVE  NOT_APPLICABLE  WARNED  alone prevents GO"
     for name, outcomes in power.outcomes.items():
         passed, failed, undecided, inapplicable, waived, warned = (outcomes.get(outcome, 0.0) for outcome in _OUTCOMES)
         yield (
             f"  {name:<{widest}}  {passed + waived:4.2f}  {failed:4.2f}  {undecided:12.2f}  {inapplicable:14.2f}  {warned:6.2f}"
-            f"  {power.alone.get(name, 0.0):19.2f}"
+            f"  {power.alone.get(name, 0.0):17.2f}"
         )
     if result.images_needed:
         counts = ", ".join(f"{name} {count:,}" for name, count in result.images_needed[:_MOST_NAMED])
