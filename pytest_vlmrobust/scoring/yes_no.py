@@ -285,7 +285,8 @@ _UNSURE = re.compile(
     r"\b(?:nor|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should|like|almost|nearly|something|what"
     r"|(?:picture|image|photo|photograph)s? of)\b|\?"
 )
-_CONTENT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
+_WITHOUT_BLANKS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_CONTENT = re.compile(_WITHOUT_BLANKS.pattern + r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{3,}")
 """A word, or a character in Chinese, Japanese and Korean, which have no blanks between words."""
 _OTHER_ONE = re.compile(
     r"\b(?:just|merely|only|other|another|mistaking|longer|fully|completely|entirely|totally|alone|lack|lacks|lacking|miss"
@@ -323,7 +324,7 @@ def _denies(text: str, question: str) -> bool:
 def _affirms(text: str, question: str, *, further: bool = True) -> bool:
     """Whether a sentence says in the same order what the question says; ``further``: it may go on about what was asked for."""
     asked = _in_order(question)
-    doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN))
+    doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN, _WITHOUT_BLANKS))
     if not asked or doubted or _NEGATIVE.search(question):
         return False
     for sentence in re.split(r"[.!;\n]+", text):

@@ -129,6 +129,8 @@ def test_a_denial_is_no(text: str, question: str) -> None:
         ("Traffic is light.", "Can you see traffic lights?", None),
         ("The light is on.", "Is the light on?", "yes"),
         ("The dog is not on the sofa.", DOG, None),
+        ("There is no caf\u00e9.", "Is there a caf\u00e9 in the image?", "no"),
+        ("\u56fe\u4e2d\u6709\u732b", "\u56fe\u4e2d\u6709\u72d7\u5417", None),
         ("The dog is not fully visible.", DOG, None),
         ("There is no dog food.", DOG, None),
         ("The woman is not riding.", "Is the man riding?", None),
