@@ -210,7 +210,6 @@ class Results:
         from pytest_vlmrobust.reporting import RunFacts
         from pytest_vlmrobust.reporting.facts import noise_warnings
         from pytest_vlmrobust.reporting.files import REPORT
-        from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 
         inputs, evaluation = self.inputs, self.evaluation
@@ -228,7 +227,6 @@ class Results:
             command=inputs.command,
             repeatability=self.repeatability,
             spending=evaluation.spending,
-            kept=os.path.relpath(inputs.directories.run / FILE_NAME, inputs.invocation),
             directory=os.path.relpath(inputs.directories.run, inputs.invocation),
             report=os.path.relpath(inputs.directories.report / REPORT, inputs.invocation) if inputs.settings.vlm_report else "",
             origins=self.origins(),

@@ -72,8 +72,6 @@ class RunFacts(RunScope):
     """The spending for new answers of each model; empty if all were cached."""
     command: Command | None = None
     """The command line of pytest; ``None`` if unknown."""
-    kept: str = "results.json"
-    """The file that holds the records that a screen has no room for."""
     directory: str = ""
     """The directory of the run, relative to the working directory of pytest; empty if unknown."""
     report: str = ""

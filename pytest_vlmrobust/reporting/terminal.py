@@ -319,9 +319,8 @@ def _read_in(facts: RunFacts) -> str:
     """Returns where a reader finds the items that are only counted."""
     if facts.report:
         return f": see {plain_markup(facts.report)}"
-    if facts.directory:
-        return f": see vlmrobust report {'latest' if _is_latest(facts) else plain_markup(facts.directory)}"
-    return f": see {plain_markup(facts.kept)}"
+    named = "latest" if _is_latest(facts) else plain_markup(facts.directory)
+    return f": see vlmrobust report {named}" if named else ""
 
 
 def _is_latest(facts: RunFacts) -> bool:

@@ -239,7 +239,7 @@ def test_rows_that_a_terminal_wraps_count_where_a_go_has_to_fit() -> None:
 def test_what_is_wrong_stands_in_full_worst_first_and_the_rest_is_counted_and_has_a_place(stored: Callable[..., None]) -> None:
     failed = [record(f"f-{i:03}", Outcome.FAIL, i / 1000, reason=f"drop {i}") for i in range(300)]
     broken = [record(f"e-{i:03}", Outcome.ERROR, reason="the model does not load") for i in range(100)]
-    text = render(*failed, *broken, record("fine"), facts=RunFacts(kept="runs/x/records.jsonl"))
+    text = render(*failed, *broken, record("fine"), facts=RunFacts(directory="runs/x"))
     stored(text)
     assert len(text.splitlines()) < 24
 
