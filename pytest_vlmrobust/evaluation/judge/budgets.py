@@ -252,10 +252,10 @@ def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, 
     return measures
 
 
-def why_no_bar(policy: Policy, earlier: Sequence[CellResult], today: date) -> str:
-    """Returns why answers of an earlier run are no bar: more were unreadable or refused than the policy lets this run have."""
-    broken = budget_measures(policy, earlier, today) if earlier else []
-    return next((f"the baseline is no bar: {each.reason}" for each in broken if each.outcome is Outcome.FAIL), "")
+def too_many_unread(policy: Policy, results: Sequence[CellResult], today: date) -> str:
+    """Returns that more of these answers were unreadable, or refused, than the policy lets a test have; else an empty text."""
+    broken = budget_measures(policy, results, today) if results else []
+    return next((each.reason for each in broken if each.outcome is Outcome.FAIL), "")
 
 
 def _scores(result: CellResult) -> StoredScores:

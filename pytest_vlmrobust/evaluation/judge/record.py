@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import MetricKey, Policy
 
-from .budgets import budget_measures, failure_measures, why_no_bar
+from .budgets import budget_measures, failure_measures, too_many_unread
 from .measure import Measurement
 from .measurements import quantities
 
@@ -50,18 +50,34 @@ def judge_estimates(
 ) -> list[tuple[MetricKey, Estimate, Measure]]:
     """Judges each estimate and returns it as judged.
 
-    One that keeps its bound without need of images is not valid, and one against answers that are no bar has no value.
+    One that keeps its bound without need of images is not valid. One against answers that are no bar has no value, nor has one
+    of a category or slice that keeps its bound where it cannot be read: nothing is lost where nothing was right.
     """
-    judged, no_bar, known = [], why_no_bar(policy, measurement.earlier, today), quantities()
+    judged, unread_then, known = [], too_many_unread(policy, measurement.earlier, today), quantities()
     for test, estimate in measurement.estimates:
-        if no_bar and test.metric in known and known[test.metric].compares_with_earlier_run:
-            estimate = Estimate(math.nan, estimate.n, reason=no_bar)  # noqa: PLW2901
+        if unread_then and test.metric in known and known[test.metric].compares_with_earlier_run:
+            estimate = Estimate(math.nan, estimate.n, reason=f"the baseline is no bar: {unread_then}")  # noqa: PLW2901
         measure = _judged(policy, test, estimate, today, None if decided is None else decided[test])
         if measure.outcome is Outcome.PASS and measurement.why_not_passed:
             estimate = dataclasses.replace(estimate, valid=False, reason=measurement.why_not_passed)  # noqa: PLW2901
             measure = _judged(policy, test, estimate, today, None if decided is None else {})
+        elif measure.outcome is Outcome.PASS and (unread := _unread_in(measurement, test.category, policy, today)):
+            estimate = Estimate(math.nan, estimate.n, reason=unread)  # noqa: PLW2901
+            measure = _judged(policy, test, estimate, today, None if decided is None else {})
         judged.append((test, estimate, measure))
     return judged
+
+
+def _unread_in(measurement: Measurement, category: str, policy: Policy, today: date) -> str:
+    """Returns that too many answers about a category or slice cannot be read, which hardly shows in all of them."""
+    if not category or measurement.excused:
+        return ""
+    parts = []
+    for result in measurement.results:
+        places = range(len(result.samples)) if result.places is None else result.places
+        own = [place for place, sample in zip(places, result.samples, strict=True) if category in sample.strata]
+        parts += [result.part(own)] if own else []
+    return too_many_unread(policy, parts, today)
 
 
 def judge_budgets(measurement: Measurement, policy: Policy, today: date) -> list[Measure]:

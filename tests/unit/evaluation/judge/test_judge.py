@@ -254,6 +254,19 @@ def test_a_category_has_a_label_preserving_drop_of_its_own(world: World, judge: 
     assert (odd.value, odd.n, odd.outcome) == (0.0, 2, Outcome.PASS)
 
 
+@pytest.mark.parametrize(("said", "outcome"), [("B", Outcome.PASS), ("Hm?", Outcome.INCONCLUSIVE)])
+def test_a_category_that_cannot_be_read_keeps_no_bound(world: World, judge: Made, said: str, outcome: Outcome) -> None:
+    """Three of 60 answers are within the budget of the cell; no answer of the category is right, so none is lost."""
+    world.samples = [sample(number, category="night" if number < 3 else "day") for number in range(60)]
+    world.model.answer = lambda request: said if request.sample_id in {"q0", "q1", "q2"} else "B"
+    record = judge("{id: night, metric: accuracy_drop, where: {category: night}, max: 5pp}").run(cell("flip_v"))
+    found = next(one for one in record.measures if one.category == "night")
+    assert (record.outcome, found.outcome) == (outcome, outcome)
+    assert ("is undefined: unparsed_rate 100.0 %" in found.reason) is (said == "Hm?")
+    right = judge("{id: night, metric: accuracy, where: {category: night}, min: 50%}").run(cell("flip_v"))
+    assert right.outcome is (Outcome.PASS if said == "B" else Outcome.FAIL)
+
+
 def test_samples_without_a_category_are_in_none(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], category="")
     record = judge(DROP, "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").run(cell("flip_v"))
