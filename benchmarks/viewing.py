@@ -60,7 +60,7 @@ def fill(directory: Path, count: int) -> None:
         evidence.put_samples("drawn", "0" * 64, samples)
         for setting in settings:
             answers = tuple(_answer(draw, sample) for sample in samples)
-            evidence.put_cell(StoredCell(Cell("drawn", "drawn", setting), 1, answers))
+            evidence.put_cells([StoredCell(Cell("drawn", "drawn", setting), 1, answers)])
 
 
 def _answer(draw: random.Random, sample: Sample) -> Answer:

@@ -286,10 +286,6 @@ class Evidence(Database):
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
             )
 
-    def put_cell(self, stored: StoredCell, encoded: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Stores the answers of a cell, see :meth:`put_cells`."""
-        self.put_cells([stored], encoded)
-
     def put_cells(self, cells: Sequence[StoredCell], encoded: Mapping[str, str] = MappingProxyType({})) -> None:
         """Stores the answers of cells in one transaction; a repeated cell replaces its answers.
 

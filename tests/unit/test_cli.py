@@ -471,7 +471,7 @@ def finished(run: Path, text: str = "B") -> Path:
     with Evidence.open(run) as evidence:
         evidence.put_samples("d", "x", [Sample("s", (), "?", "B", "choice", {"A": "a", "B": "b"})])
         answer = Answer("k", Prediction(text, "generate"), Score(float(text == "B"), "letter", text))
-        evidence.put_cell(StoredCell(Cell("m", "d", CLEAN), 1, (answer,)))
+        evidence.put_cells([StoredCell(Cell("m", "d", CLEAN), 1, (answer,))])
     return run
 
 

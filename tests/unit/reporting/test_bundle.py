@@ -74,8 +74,8 @@ def run(tmp_path: Path) -> Path:
         journal.append(record("b"))
     with Evidence.open(directory) as evidence:
         evidence.put_samples("d", "x", [Sample("s", (), "?", "B", "choice", {"A": "a", "B": "b"})])
-        evidence.put_cell(
-            StoredCell(Cell("m", "d", CLEAN), 1, (Answer("k", Prediction("B", "generate"), Score(1.0, "letter", "B")),))
+        evidence.put_cells(
+            [StoredCell(Cell("m", "d", CLEAN), 1, (Answer("k", Prediction("B", "generate"), Score(1.0, "letter", "B")),))]
         )
     return directory
 

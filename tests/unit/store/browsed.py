@@ -61,7 +61,7 @@ def answer(kind: str, *, text: str = "", sure: float = 0.9) -> Answer:
 
 def put(evidence: Evidence, model: str, dataset: str, setting: str, answers: list[Answer], views: int = 1) -> None:
     """Stores the answers of a cell."""
-    evidence.put_cell(StoredCell(Cell(model, dataset, Setting.parse(setting)), views, tuple(answers)))
+    evidence.put_cells([StoredCell(Cell(model, dataset, Setting.parse(setting)), views, tuple(answers))])
 
 
 def run(

@@ -132,7 +132,7 @@ def test_a_part_of_the_samples_is_enough(tmp_path: Path) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
     with Evidence.open(directory) as evidence:
         part = (answer("w"), answer("r"))
-        evidence.put_cell(StoredCell(Cell("m", "d", Setting.parse("invert")), 1, part, places=(3, 5)))
+        evidence.put_cells([StoredCell(Cell("m", "d", Setting.parse("invert")), 1, part, places=(3, 5))])
     browser = Browser({"one": directory})
     assert found(browser, AnswerFilter(setting="invert")) == ["m invert d3", "m invert d5"]
     assert browser.find("one", "m", "d", "d0", "invert") is None

@@ -50,7 +50,7 @@ ANSWERS = (
 
 def keep(evidence: Evidence, notes: dict[str, tuple[str, ...]] | None = None) -> None:
     evidence.put_samples("faces.matching", "d1", SAMPLES)
-    evidence.put_cell(StoredCell(CELL, 1, ANSWERS, notes or {}))
+    evidence.put_cells([StoredCell(CELL, 1, ANSWERS, notes or {})])
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def kept(tmp_path: Path) -> Path:
 def test_what_went_in_comes_out(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_samples("faces.matching", "d1", SAMPLES)
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        evidence.put_cells([StoredCell(CELL, 1, ANSWERS)])
     with Evidence.open(tmp_path, read_only=True) as evidence:
         first, second = evidence.samples("faces.matching")
         found = evidence.get_cell(CELL)
@@ -157,7 +157,7 @@ def test_scores_alone_can_be_had_without_texts(tmp_path: Path) -> None:
 def test_a_cell_that_is_evaluated_again_replaces_its_answers(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         keep(evidence)
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS[:1] * 2))
+        evidence.put_cells([StoredCell(CELL, 1, ANSWERS[:1] * 2)])
         assert evidence.get_cell(CELL).answers == ANSWERS[:1] * 2
 
 
@@ -241,7 +241,7 @@ def test_halves_of_surrogate_pairs_are_kept_spelled_out(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_model("tiny", {"backend": text})
         evidence.put_samples("faces.matching", "d1", [replace(SAMPLES[0], question=text, category=text), SAMPLES[1]])
-        evidence.put_cell(StoredCell(CELL, 1, answers, {"s1": (text,)}))
+        evidence.put_cells([StoredCell(CELL, 1, answers, {"s1": (text,)})])
         found = evidence.get_cell(CELL)
         assert evidence.models() == {"tiny": {"backend": text}}
         assert evidence.samples("faces.matching")[0].category == text

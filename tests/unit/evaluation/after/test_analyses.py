@@ -56,7 +56,7 @@ def put(evidence: Evidence, name: str, setting: str, scores: list[float], views:
     answers = [
         Answer("k", Prediction("", "generate"), Score(one, "", None, "error" if math.isnan(one) else "scored")) for one in scores
     ]
-    evidence.put_cell(StoredCell(Cell(name, data, Setting.parse(setting)), views, tuple(answers)))
+    evidence.put_cells([StoredCell(Cell(name, data, Setting.parse(setting)), views, tuple(answers))])
 
 
 def found(directory: Path, name: str, **options: Any) -> dict[str, ModelAnalysis]:
@@ -342,7 +342,7 @@ def test_chains_of_thought_by_what_came_of_them(tmp_path: Path) -> None:
                 words = "I see it" if place < 5 else "I look again and again and do not know"
                 text = f"<think>{words}</think> A" if name == "t" else "A"
                 answers.append(Answer("k", Prediction(text, "generate"), Score(float(place not in wrong), "", None, "scored")))
-            evidence.put_cell(StoredCell(Cell(name, "data", Setting.parse("fog:low")), 1, tuple(answers)))
+            evidence.put_cells([StoredCell(Cell(name, "data", Setting.parse("fog:low")), 1, tuple(answers))])
     rows = found(directory, "chain_lengths")
     counts = {name: row.values["answers"].value for name, row in rows.items() if "perturbed" in name}
     assert counts == {

@@ -66,7 +66,7 @@ def run(
             evidence.put_samples(dataset, "d", asked or samples())
             for model, scores in models.items():
                 for setting in settings:
-                    evidence.put_cell(stored(model, dataset, setting, scores(setting).tolist()))
+                    evidence.put_cells([stored(model, dataset, setting, scores(setting).tolist())])
     write_manifest(directory, {"models": MODELS})
     return directory
 
@@ -99,7 +99,9 @@ def test_a_setting_that_changes_fewer_questions_in_one_of_the_runs_does_not_coun
         run(tmp_path / name, {"abcd"[count == N]: scripted(0.7)})
         with Evidence.open(tmp_path / name) as evidence:
             cell = stored("abcd"[count == N], "data", "option_order:1", [1.0] * count)
-            evidence.put_cell(dataclasses.replace(cell, places=tuple(range(count)), questions=dict.fromkeys(range(count), "{}")))
+            evidence.put_cells(
+                [dataclasses.replace(cell, places=tuple(range(count)), questions=dict.fromkeys(range(count), "{}"))]
+            )
     runs = [("", tmp_path / name) for name in sorted(("whole", "part"), key=lambda name: name != first)]
     assert "data: 1 setting does not count: option_order:1; they change a part of the questions" in rank(runs).left_out
 
@@ -379,7 +381,7 @@ def test_letters_and_text_are_not_ranked_together(tmp_path: Path) -> None:
         for setting in SETTINGS:
             cell = stored("letters", "data", setting, scripted(0.9)(setting).tolist())
             by_letter = [dataclasses.replace(one, prediction=Prediction("", "letter_logits")) for one in cell.answers]
-            evidence.put_cell(dataclasses.replace(cell, answers=tuple(by_letter)))
+            evidence.put_cells([dataclasses.replace(cell, answers=tuple(by_letter))])
     with pytest.raises(
         DatasetError, match=r"data: the choices were not answered in one way \(by letters: letters; by text: text\)"
     ):

@@ -67,7 +67,7 @@ def put(evidence: Evidence, cell: Cell, wrong: Sequence[bool], views: int) -> No
         for letter in (other if own else target, *other * (views - 1)):
             score = Score(float(letter == target), "letter", letter, "scored")
             answers.append(Answer("k", Prediction(letter, "generate"), score))
-    evidence.put_cell(StoredCell(cell, views, tuple(answers)))
+    evidence.put_cells([StoredCell(cell, views, tuple(answers))])
 
 
 MEASURED = functools.cache(measured)
@@ -320,7 +320,7 @@ def test_a_cell_of_which_a_part_was_asked_does_not_count(tmp_path: Path) -> None
     with Evidence.open(one) as evidence:
         cell = Cell("Qwen3-VL-4B", "MMBench_DEV_EN", Setting.parse("solarize:low"))
         answer = Answer("k", Prediction("A", "generate"), Score(0.0, "letter", "A", "scored"))
-        evidence.put_cell(StoredCell(cell, 1, (answer,), places=(0,)))
+        evidence.put_cells([StoredCell(cell, 1, (answer,), places=(0,))])
     (table,) = reproduce("vlm-robustbench", "13", runs=[("", one)]).tables
     (value,) = [v for v in table.values if v.about["model"] == "Qwen3-VL-4B" and v.about["setting"] == "solarize:low"]
     assert value.ours is None

@@ -107,7 +107,7 @@ def keep(directory: Path, kept: list[Record], *, lost: tuple[str, ...] = (), **m
                 )
                 for score in scores
             )
-            evidence.put_cell(StoredCell(Cell("m", "d", Setting.parse(setting)), 1, answers))
+            evidence.put_cells([StoredCell(Cell("m", "d", Setting.parse(setting)), 1, answers)])
     return directory
 
 

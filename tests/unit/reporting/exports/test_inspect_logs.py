@@ -86,7 +86,7 @@ class TestLogs:
         scores = [wrong, right, unasked, unasked, *[wrong] * 4, wrong, wrong, right, right]
         with Evidence.open(run) as evidence:
             answers = tuple(Answer("k", Prediction("x", "generate"), score) for score in scores)
-            evidence.put_cell(StoredCell(Cell("m", "d", Setting.parse("patches:2")), 4, answers))
+            evidence.put_cells([StoredCell(Cell("m", "d", Setting.parse("patches:2")), 4, answers)])
         log = self.read(run, tmp_path / "out")["d-patches:2"]
         asked = {name: [sample.epoch for sample in log.samples if sample.id == name] for name in "abc"}
         assert asked == {"a": [1, 2], "b": [1, 2, 3, 4], "c": [1, 2, 3, 4]}

@@ -46,7 +46,7 @@ def put(
         evidence.put_samples("d", "digest", samples, metric)
         for setting, scores in cells.items():
             answers = tuple(Answer("k", Prediction(text, "generate"), score) for score in scores)
-            evidence.put_cell(StoredCell(Cell(model, "d", Setting.parse(setting)), len(scores) // len(samples), answers))
+            evidence.put_cells([StoredCell(Cell(model, "d", Setting.parse(setting)), len(scores) // len(samples), answers)])
     return run
 
 
@@ -94,8 +94,8 @@ def test_a_changed_question_is_the_same_problem_with_the_target_that_was_asked_f
     changes = changes_to_json(samples[1], replace(samples[1], target="A", options={"A": "cat", "B": "dog"}))
     answer = Answer("k", Prediction("A", "generate"), Score(1.0, "letter", "A"))
     with Evidence.open(run) as evidence:
-        evidence.put_cell(
-            StoredCell(Cell("m", "d", Setting.parse("option_order:1")), 1, (answer,), places=(1,), questions={1: changes})
+        evidence.put_cells(
+            [StoredCell(Cell("m", "d", Setting.parse("option_order:1")), 1, (answer,), places=(1,), questions={1: changes})]
         )
     write_nel(run, tmp_path / "out")
     (line,) = lines(tmp_path / "out" / "d-option_order=1")

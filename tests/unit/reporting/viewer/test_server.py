@@ -389,7 +389,7 @@ def test_options_in_another_order_keep_their_answers(
     changes = dict.fromkeys(range(6), json.dumps(turned))
     with Evidence.open(directory) as evidence:
         cell = Cell("m", "d", Setting.parse("option_order:1"))
-        evidence.put_cell(StoredCell(cell, 1, tuple(answer("w", sure=0.8) for _ in range(6)), questions=changes))
+        evidence.put_cells([StoredCell(cell, 1, tuple(answer("w", sure=0.8) for _ in range(6)), questions=changes)])
     server = serve(directory)
     stored(page_text(server.get("/sample?data=d&id=d0&under=option_order:1")[2]))
     assert "clean A a cat" in text(server.get("/answers?setting=option_order:1")[2])
