@@ -410,6 +410,9 @@ def _load_weights(source: ModelSource, placement: Placement) -> tuple[Any, list[
         notes.append(f"is slow: {waiting} of its {len(places)} parts wait in the memory of the machine for a GPU")
     if placement.adapter:
         _apply_adapter(model, placement.adapter)
+        base = str(next(iter(model.peft_config.values())).base_model_name_or_path or source.location)
+        if Path(base).name != Path(source.location).name:  # the shapes fit, which those of another release do too
+            notes.append(f"runs an adapter that was made for {base}. Check that {source.location} is the same model")
     if placement.embeds_by_matrix:
         embed_by_matrix(model)
     if not placement.device_map and not placement.quantization:  # otherwise they are there already

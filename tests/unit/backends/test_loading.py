@@ -406,6 +406,18 @@ def test_the_directory_of_an_adapter_is_a_model_where_its_base_is_here(
     assert TransformersBackend(ref, BackendOptions(device="cpu")).infer(asked) == named.infer(asked)
 
 
+def test_an_adapter_made_for_a_model_of_another_name_is_said(
+    checkpoint: Callable[[str], Path], adapter: Path, request_for: Callable[..., Request], tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(checkpoint("qwen2_vl"), tmp_path / "another"))
+    notes: list[str] = []
+    for folder in (checkpoint("qwen2_vl"), other):
+        ref = dataclasses.replace(resolve(str(folder)), adapter=str(adapter))
+        TransformersBackend(ref, BackendOptions(device="cpu", notice=notes.append)).infer([request_for("a", (56, 84))])
+    (note,) = notes
+    assert note.endswith(f"runs an adapter that was made for {checkpoint('qwen2_vl')}. Check that {other} is the same model")
+
+
 def test_a_changed_adapter_is_noticed(
     checkpoint: Callable[[str], Path], adapter: Path, request_for: Callable[..., Request], tmp_path: Path
 ) -> None:
