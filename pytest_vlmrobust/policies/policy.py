@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outc
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.sample import kind_of_stratum
 
 from .budgets import BUDGET_KEYS, BUILT_IN, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of, undecided
@@ -182,8 +183,9 @@ class Policy:
         return outcome_of(rule, estimate, waivers, today, self.sharing(rule, test))
 
     def sharing(self, rule: Rule, test: MetricKey) -> int:
-        """Returns how many tests of the run share the risk of a rule, strata counted."""
-        return max(1, self.shared_by.get(rule.id, 1)) * test.strata
+        """Returns how many tests of the run share the risk of a rule, strata counted; columns have equal parts of it."""
+        columns = {kind_of_stratum(glob) for glob in rule.where.category}
+        return max(1, self.shared_by.get(rule.id, 1)) * test.strata * max(1, len(columns))
 
     def sharing_budget(self, of: str) -> int:
         """Returns how many tests share the risk of a budget: half is for its cells, half for its datasets.

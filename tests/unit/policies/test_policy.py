@@ -251,4 +251,6 @@ def test_a_rule_that_bounds_one_test_shares_its_risk_with_none(load: Load) -> No
     assert policy.sharing(rule, TEST) == 1
     assert policy.sharing(rule, replace(TEST, strata=3)) == 3
     assert replace(policy, shared_by={rule.id: 5}).sharing(rule, TEST) == 5
+    columns = replace(rule, where=replace(rule.where, category=("Art", "Law", "meta.camera=*", "meta.light=*")))
+    assert policy.sharing(columns, replace(TEST, category="meta.light=dim", strata=3)) == 9  # each column has a third of the risk
     assert policy.sharing_budget(BUDGET_CELLS) == 2, "half of the risk is for data sets"
