@@ -567,6 +567,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
 _NOTHING = re.compile(
     r"i (?:do not|don't|cannot|can't) see any (?!image|picture|photo|number|text|data)[\w -]{1,60}"
     r"|no [\w -]{1,40} (?:is|are|can be) (?:visible|seen|present|shown)"
+    r"|there is no (?:one|body)(?: [\w -]{1,60})?"
     r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
     r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
@@ -583,12 +584,8 @@ _SINGLE = re.compile(
 def _concluded(text: str) -> Extraction:
     """Returns the concluding number or sentence of a text; no answer if several numbers are possible."""
     text = _typed(text)
-    lines = [read_number(line) for line in text[:_LAST_CHARACTERS].split("\n") if line.strip()]
-    alone = {line.value for line in lines if line}
-    if len(lines) > 1 and all(lines) and len(alone) > 1:
-        return Extraction(None, Stop.AMBIGUOUS.value)
-    if len(lines) > 1 and lines[0] and not lines[-1] and "=" not in text:
-        return Extraction(lines[0].text, CONCLUDED)
+    if leading := _leading(text[:_LAST_CHARACTERS]):
+        return leading
     kept = _kept(text[-_LAST_CHARACTERS:])
     counted = _telling_sentences(kept)
     said = counted[-1] if counted else ""
@@ -611,6 +608,26 @@ def _concluded(text: str) -> Extraction:
     if len(values) != 1 or part or any(is_other(core.lower(), *number.span) for number in numbers):
         return Extraction(None, Stop.AMBIGUOUS.value)
     return Extraction(numbers[-1].text, CONCLUDED)
+
+
+_FIRST_WORD = re.compile(r"\W*([^\W\d_]+(?:-[^\W\d_]+)?)[.!]\s+(?=\S)")
+
+
+def _leading(text: str) -> Extraction | None:
+    """Returns a number that is alone on the first line, or a word in the first sentence; what follows explains it."""
+    lines = [read_number(line) for line in text.split("\n") if line.strip()]
+    if len(lines) > 1 and all(lines) and len({line.value for line in lines if line}) > 1:
+        return Extraction(None, Stop.AMBIGUOUS.value)
+    if "=" in text:
+        return None
+    if len(lines) > 1 and lines[0] and not lines[-1]:
+        return Extraction(lines[0].text, CONCLUDED)
+    word = _FIRST_WORD.match(text)
+    number = read_number(word[1]) if word and not _behind_correction(text) else None
+    return Extraction(number.text, CONCLUDED) if number and not _TOTAL_AGAIN.search(text, word.end() if word else 0) else None
+
+
+_TOTAL_AGAIN = re.compile(r"\b(?:so|therefore|thus|hence|total|altogether|answer)\b", re.IGNORECASE)
 
 
 def _kept(text: str) -> str:
