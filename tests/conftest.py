@@ -28,6 +28,7 @@ def pytest_configure() -> None:
     """
     for name in ("CI", "BUILD_NUMBER"):  # the two that pytest reads
         os.environ.pop(name, None)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in a gate: threads of torch do not spin
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -38,7 +38,8 @@ WORDS = ("ox", "jig", "gauge", "quilts", "waistcoat", "volleyball")
 
 
 def ink_of(what: Print) -> NDArray[np.bool_]:
-    return np.asarray((draw_print(what) != 255).any(axis=2))
+    red, green, blue = np.moveaxis(draw_print(what) != 255, 2, 0)
+    return np.asarray(red | green | blue)
 
 
 def extent_of(ink: NDArray[np.bool_]) -> tuple[int, int, int, int]:
