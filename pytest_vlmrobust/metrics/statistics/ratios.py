@@ -168,7 +168,7 @@ def _root(function: Callable[[Array], tuple[Array, Array]], low: Array, high: Ar
         high: the upper ends, at least 0.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        above, below = function(low)[0] <= 0.0, function(high)[0] >= 0.0
+        above, below = function(low)[0] <= 0.0, function(high)[0] >= -_ROUNDING  # a mean at its largest value is never reached
     first, last = low * (1.0 - _CLOSE), high * (1.0 - _CLOSE)  # not at a pole
     settled, place = above | below, np.where(above, first, np.where(below, last, 0.0))
     for step in range(_NEWTONS + 2 * _HALVINGS):
