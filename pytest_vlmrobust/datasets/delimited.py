@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 
 from .drafts import parse_list
 from .files import Place, Problems
-from .images import Span, decode, file_stamp, from_base64, image_identity
+from .images import RowImage, Span, file_stamp, from_base64, image_identity
 
 _LONGEST_FIELD = 2**31 - 1
 KINDS = {"\t": "tab", ",": "comma"}
@@ -35,24 +33,14 @@ class FileRecord:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class FieldImage:
-    """One image in a field of a record of a file; ``digest`` is that of the field."""
+def field_image(span: Span, column: int, position: int, digest: str, where: str) -> RowImage:
+    """Returns one image in a field of a record of a file; ``digest`` is that of the field."""
+    return RowImage(partial(_read_field, span, column, position), image_identity(digest, position), where)
 
-    span: Span
-    column: int
-    position: int
-    digest: str
-    where: str
 
-    def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels."""
-        fields = next(_split([self.span.read(self.where).decode()], mark_of(self.span.path)))
-        return decode(from_base64(parse_list(fields[self.column])[self.position], self.where), self.where)
-
-    def identity(self) -> str:
-        """Returns a string that depends only on the encoded image; nothing is read for it."""
-        return image_identity(self.digest, self.position)
+def _read_field(span: Span, column: int, position: int, where: str) -> bytes:
+    fields = next(_split([span.read(where).decode()], mark_of(span.path)))
+    return from_base64(parse_list(fields[column])[position], where)
 
 
 def records(path: Path, *, spaced: bool = False) -> Iterator[FileRecord]:

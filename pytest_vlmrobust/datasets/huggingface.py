@@ -13,12 +13,9 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError, typed_path
 from pytest_vlmrobust.core.fingerprint import fingerprint
@@ -28,7 +25,7 @@ from pytest_vlmrobust.core.words import quantity
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
 from .drafts import Draft, Rows, finish, put_together
 from .files import Contents, Place, Problems, ReadOnceDataset
-from .images import decode, from_base64, image_identity, is_turned
+from .images import RowImage, from_base64, image_identity, is_turned
 
 SAVED = ("dataset_dict.json", "state.json")
 """A folder saved by the package has one of these."""
@@ -159,25 +156,10 @@ def _content(sample: Sample) -> list[Any]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class HubImage:
-    """One image in a row of a table; ``digest`` is that of its encoded bytes."""
-
-    source: HubName
-    row: int
-    column: str
-    position: int
-    digest: str
-    where: str
-
-    def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels."""
-        (row,) = _table(self.source)[self.row : self.row + 1].to_pylist()
-        return decode(_bytes(_each(row[self.column])[self.position], self.where), self.where)
-
-    def identity(self) -> str:
-        """Returns a string that depends only on the encoded image; nothing is read for it."""
-        return image_identity(self.digest)
+def _read_cell(source: HubName, number: int, column: str, position: int, where: str) -> bytes:
+    """Returns one encoded image in a row of a table."""
+    (row,) = _table(source)[number : number + 1].to_pylist()
+    return _bytes(_each(row[column])[position], where)
 
 
 class _HubTable:
@@ -234,7 +216,8 @@ class _HubTable:
                 digests.append(hashlib.sha256(picture).hexdigest())
                 if is_turned(picture):
                     self.problems.turned.append(place)
-                images.append(HubImage(self.source, number, column, position, digests[-1], where))
+                read = partial(_read_cell, self.source, number, column, position)
+                images.append(RowImage(read, image_identity(digests[-1]), where))
         return tuple(images), hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 

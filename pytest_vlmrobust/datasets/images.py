@@ -17,7 +17,8 @@ import base64
 import binascii
 import io
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,25 @@ class FileImage:
             return image_identity(_digest_of(self.path, file_stamp(self.path)))
         except OSError as error:
             raise ImageError(f"{self.where}: {self.path} cannot be read: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RowImage:
+    """An image inside a row of a file or table, which is read again when the image is shown."""
+
+    read: Callable[[str], bytes] = field(compare=False)
+    """Returns the encoded image; takes ``where``, for messages."""
+    named: str
+    """Its identity, which depends only on the encoded image."""
+    where: str
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the pixels."""
+        return decode(self.read(self.where), self.where)
+
+    def identity(self) -> str:
+        """Returns a string that depends only on the encoded image; nothing is read for it."""
+        return self.named
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,22 +39,19 @@ import os.path
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.conversion import read_json
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, did_you_mean
 from pytest_vlmrobust.core.sample import META, ImageSource
 
-from .delimited import FieldImage, cells_of, header_of, records
+from .delimited import cells_of, field_image, header_of, records
 from .drafts import LETTERS, TASKS, Draft, finish, metadata, without_padding
 from .files import Contents, Place, Problems
-from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
+from .images import FileImage, RowImage, Span, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
 
 
 def is_text(value: object) -> bool:
@@ -296,23 +293,13 @@ def _parsed(value: Any) -> Any:
 # JSONL
 
 
-@dataclass(frozen=True, slots=True)
-class JsonlImage:
-    """An image inside a line of a JSONL file; ``digest`` is that of its text."""
+def _jsonl_image(span: Span, position: int, digest: str, where: str) -> RowImage:
+    return RowImage(partial(_read_line, span, position), image_identity(digest), where)
 
-    span: Span
-    position: int
-    digest: str
-    where: str
 
-    def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels."""
-        row = json.loads(self.span.read(self.where).decode("utf-8-sig"))
-        return decode(from_base64(pictures_of(row)[self.position], self.where), self.where)
-
-    def identity(self) -> str:
-        """Returns a string that depends only on the encoded image; nothing is read for it."""
-        return image_identity(self.digest)
+def _read_line(span: Span, position: int, where: str) -> bytes:
+    row = json.loads(span.read(where).decode("utf-8-sig"))
+    return from_base64(pictures_of(row)[position], where)
 
 
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\Z)")
@@ -329,7 +316,7 @@ def _lines(rows: OwnRows) -> Iterator[Draft | None]:
             row = _object(rows, number, raw) if raw.strip() else None
             if row is not None:
                 place = Place(rows.path, number, f"id {row['id']!r}" if "id" in row else "the line")
-                yield rows.draft(row, place, partial(JsonlImage, span))
+                yield rows.draft(row, place, partial(_jsonl_image, span))
 
 
 def _object(rows: OwnRows, number: int, raw: bytes) -> dict[str, Any] | None:
@@ -357,41 +344,31 @@ def _records(rows: OwnRows) -> Iterator[Draft | None]:
         if cells := cells_of(record, header, place, rows.problems):
             column = next((header.index(key) for key in ("image", "images") if cells.get(key)), 0)
             yield rows.draft(
-                as_keys({key: text for key, text in cells.items() if text}), place, partial(FieldImage, record.span, column)
+                as_keys({key: text for key, text in cells.items() if text}), place, partial(field_image, record.span, column)
             )
 
 
 # Parquet
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetImage:
-    """An image inside a row of a Parquet file; ``digest`` is that of the stored value."""
+_Cell = tuple[Path, tuple[int, int], int, int]
+"""A Parquet file, its stamp, a row group, and a row in it."""
 
-    path: Path
-    stamp: tuple[int, int]
-    group: int
-    """The row group."""
-    offset: int
-    """The row in its group."""
-    position: int
-    digest: str
-    where: str
 
-    def load(self) -> NDArray[np.uint8]:
-        """Returns the pixels."""
-        try:
-            if file_stamp(self.path) != self.stamp:
-                raise ImageError(f"{self.where}: {self.path} was changed while the run was reading it. Start the run again")
-            (cells,) = _pictures(self.path, self.stamp, self.group).slice(self.offset, 1).to_pylist()
-        except OSError as error:
-            raise ImageError(f"{self.where}: {self.path} cannot be read any more: {error}") from error
-        picture = pictures_of(_keys(cells))[self.position]
-        return decode(picture if isinstance(picture, bytes) else from_base64(picture, self.where), self.where)
+def _parquet_image(cell: _Cell, position: int, digest: str, where: str) -> RowImage:
+    return RowImage(partial(_read_cell, cell, position), image_identity(digest), where)
 
-    def identity(self) -> str:
-        """Returns a string that depends only on the encoded image; nothing is read for it."""
-        return image_identity(self.digest)
+
+def _read_cell(cell: _Cell, position: int, where: str) -> bytes:
+    path, stamp, group, offset = cell
+    try:
+        if file_stamp(path) != stamp:
+            raise ImageError(f"{where}: {path} was changed while the run was reading it. Start the run again")
+        (cells,) = _pictures(path, stamp, group).slice(offset, 1).to_pylist()
+    except OSError as error:
+        raise ImageError(f"{where}: {path} cannot be read any more: {error}") from error
+    picture = pictures_of(_keys(cells))[position]
+    return picture if isinstance(picture, bytes) else from_base64(picture, where)
 
 
 def _parquet_rows(rows: OwnRows) -> Iterator[Draft | None]:
@@ -400,7 +377,7 @@ def _parquet_rows(rows: OwnRows) -> Iterator[Draft | None]:
     stamp = file_stamp(rows.path)
     for group, offset, number, cells in _cells_of_parquet(rows.path):
         place = Place(rows.path, number, f"row id {cells.get('id')!r}")
-        yield rows.draft(_keys(cells), place, partial(ParquetImage, rows.path, stamp, group, offset))
+        yield rows.draft(_keys(cells), place, partial(_parquet_image, (rows.path, stamp, group, offset)))
 
 
 def _cells_of_parquet(path: Path) -> Iterator[tuple[int, int, int, dict[str, Any]]]:

@@ -33,7 +33,7 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
-from .delimited import FieldImage, FileRecord, cells_of, header_of, records
+from .delimited import FileRecord, cells_of, field_image, header_of, records
 from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, fill_template, finish, parse_list, put_together
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, is_turned, start_of_base64, why_outside
@@ -264,7 +264,7 @@ class _Table:
         if holder.pictures:
             where = f"{row.place}, column 'image'" + (f" (the image of {holder.place})" if holder is not row else "")
             column = self.header.index("image")
-            images = (FieldImage(holder.span, column, position, holder.digest, where) for position in range(holder.pictures))
+            images = (field_image(holder.span, column, position, holder.digest, where) for position in range(holder.pictures))
             return tuple(images), holder.digest
         return self._files(row), row.digest
 
