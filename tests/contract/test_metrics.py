@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ RESOLUTIONS = [f"resolution:{edge}" for edge in (112, 224, 448, 896)]
 every_metric = pytest.mark.cases("name", names())
 
 
+@cache
 def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int = 120) -> ScoreTable:
     rng = np.random.default_rng(seed)
 
@@ -131,8 +133,8 @@ def test_every_metric_refuses_what_the_package_says(name: str) -> None:
 
 
 @every_metric
-@pytest.mark.cases("graded", [False, True])
-@pytest.mark.cases("clustered", [False, True])
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("clustered", [False, True])
 def test_its_estimate_is_made_of_built_in_numbers_in_order(name: str, graded: bool, clustered: bool) -> None:
     result = _estimate(name, _table(2 * graded + clustered, graded=graded, clustered=clustered))
     assert result.n == 120
