@@ -52,3 +52,4 @@ def test_a_rule_judges_each_slice_by_itself(parted: Project) -> None:
     measured = {measure["category"]: measure["outcome"] for measure in record["measures"] if measure["category"]}
     assert measured == {"meta.camera=night": "FAIL", "meta.camera=day": "PASS", "meta.camera=(missing)": "PASS"}
     assert measured.keys() <= record["categories"].keys()
+    assert "; also broken: accuracy_drop (meta.camera=night)" in record["reason"]

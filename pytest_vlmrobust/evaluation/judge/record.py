@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.decision import NOT_SHOWN, WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.core.words import first_few, on_one_line
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import MetricKey, Policy
 
@@ -36,6 +36,8 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
     )
     if not isinstance(measurement.planned, Cell):
         reason = reason or measurement.estimates[0][1].reason
+    if others := [one.reason for one in measures if one is not verdict and one.outcome is verdict.outcome is Outcome.FAIL]:
+        reason += f"; also broken: {on_one_line(first_few(others, 1))}"
     return dataclasses.replace(
         draft,
         outcome=Outcome.NOT_APPLICABLE if only_measured else verdict.outcome,
