@@ -65,9 +65,9 @@ def messages_of(request: Request) -> list[dict[str, Any]]:
     return [whole]
 
 
-def letters_body(messages: Sequence[Mapping[str, Any]], *, limit: int = 1) -> dict[str, Any]:
+def letters_body(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the arguments of a call that asks for the log-probabilities of the first token."""
-    return {**text_body(messages, limit=limit), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+    return {**text_body(messages, limit=1), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
 
 
 def text_body(

@@ -19,7 +19,7 @@ from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.repeatability import Repeatability
-from pytest_vlmrobust.store.run_directory import FOLDER, manifest_as_read, planned_tests
+from pytest_vlmrobust.store.run_directory import FOLDER, manifest_as_read, planned_tests, store_of
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 from pytest_vlmrobust.store.spending import Spending
 
@@ -67,7 +67,6 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
 # Reading a run's directory, also after it was killed.
 
 
-_STORE = Path("..", "..")
 """The default path from a run's directory to its store; the manifest has it for a run kept elsewhere."""
 
 
@@ -116,7 +115,7 @@ def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[s
         shortfalls=manifest.get("shortfalls", ()),
         allowances=tuple(from_plain(each, Allowance) for each in manifest.get("allowances", ())),
         stopped=str(manifest.get("stopped", "")),
-        pictures=directory / manifest.get("store", _STORE) / FOLDER,
+        pictures=store_of(directory, manifest) / FOLDER,
         origins=origins if fingerprints else manifest,
         tests=planned_tests(directory),
         repeatability=repeatability,

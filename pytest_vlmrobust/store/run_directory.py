@@ -216,6 +216,11 @@ def _read_json(path: Path, noun: str) -> Any:
         raise StoreError(f"{path}: not a {noun}: {error}. Expected the JSON file that a run wrote") from error
 
 
+def store_of(directory: Path, manifest: Mapping[str, Any]) -> Path:
+    """Returns the store of a run; without a manifest that says where it is, two folders up."""
+    return directory / str(manifest.get("store", Path("..", "..")))
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Returns the content of a run's ``manifest.json``, with its ``manifest_version``."""
     path = directory / MANIFEST_FILE

@@ -22,10 +22,8 @@ from pytest_vlmrobust.evaluation.run.evidence import image_names
 from pytest_vlmrobust.evaluation.run.views import View, ViewMaker, view_count
 from pytest_vlmrobust.store import Evidence, Pictures, Store, read_manifest
 from pytest_vlmrobust.store.database import FILE_NAME
-from pytest_vlmrobust.store.run_directory import FOLDER, encode_thumbnail, file_name
+from pytest_vlmrobust.store.run_directory import FOLDER, encode_thumbnail, file_name, store_of
 
-_STORE = Path("..", "..")
-"""The path from a run's directory to its store, if the manifest has none."""
 _HELD = 64 * 2**20
 """Bytes of pixels that are cached."""
 SAME = "verified: exactly what the model saw"
@@ -108,7 +106,7 @@ class RunPictures:
 
     @property
     def _store(self) -> Path:
-        return self.run / str(self._manifest.get("store", _STORE))
+        return store_of(self.run, self._manifest)
 
     def _view(self, dataset: str, sample: str, setting: str) -> tuple[Sample, Setting, View]:
         samples = self._dataset(dataset)

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.errors import UnknownName, did_you_mean
 
 from .profiles import CHURN, Profile, Views
@@ -62,7 +63,6 @@ view what it does not know; one that gives one guess in all; one that guesses an
 often as on ChartQA (PCRI Table 7, 2 x 2, mean of 19 models: 0.21); and one that knows 60 % from the whole, 95 % from a patch."""
 HIDDEN = 0.03
 """The share of questions of one kind: a subject of MMMU-Pro is one of 30."""
-_LEVELS = ("low", "mid", "high")
 _HARMLESS = "jpeg_compression"
 _HARMLESS_DROP = 0.3
 _ROUNDS = 40
@@ -209,7 +209,7 @@ def _published_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[s
     target = own["table_3"]["mrce"] * own["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
     filled = _spread(slots, target - sum(listed.values()))
     order = _commonness(about)
-    for level in _LEVELS:
+    for level in LEVELS:
         free = sorted((name for name in order if _level(name) == level and name not in listed), key=order.__getitem__)
         values = sorted(filled[level], reverse=True)
         harmless = f"{_HARMLESS}:{level}"
@@ -240,10 +240,10 @@ def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str
         tier: round(share * count / 100.0) - sum(_tier(drop) == tier for drop in listed.values())
         for tier, share in own["table_19"].items()
     }
-    by_level = {level: [drop for name, drop in listed.items() if _level(name) == level] for level in _LEVELS}
+    by_level = {level: [drop for name, drop in listed.items() if _level(name) == level] for level in LEVELS}
     rest = {
         level: sum(_level(name) == level for name in perturbations.names("robustbench")) - len(by_level[level])
-        for level in _LEVELS
+        for level in LEVELS
     }
     most = {level: min(drops) for level, drops in by_level.items()}
     lows = rest["low"] + len(by_level["low"])
@@ -257,10 +257,10 @@ def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str
         mid = min(round(part * of_both), rest["mid"]) if most["mid"] > smallest else 0
         for level, number in (("mid", mid), ("high", of_both - mid)):
             counts.setdefault(level, {})[tier] = min(number, rest[level] - sum(counts.get(level, {}).values()))
-    under = {level: rest[level] - sum(counts[level].values()) for level in _LEVELS}
+    under = {level: rest[level] - sum(counts[level].values()) for level in LEVELS}
     share = min(max(left["positive"], 0) / max(sum(under.values()), 1), 1.0)
     intervals = {}
-    for level in _LEVELS:
+    for level in LEVELS:
         positive = round(share * under[level])
         numbers = {**counts[level], "benign": under[level] - positive, "positive": positive}
         limits = {"moderate": (3.0, 10.0), "mild": (1.0, 3.0), "benign": (0.0, 1.0), "positive": (-1.0, 0.0)}
@@ -307,7 +307,7 @@ def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
     for own in about["models"].values():
         for drops in (own.get("table_13") or own["table_14"]).values():
             for kind, drop in drops.items():
-                for level in _LEVELS:
+                for level in LEVELS:
                     totals[f"{kind}:{level}"] -= drop
     return totals
 
@@ -315,7 +315,7 @@ def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
 def _without_noise(measured: Mapping[str, float], helpful: Mapping[str, float], n: int, seed: int) -> dict[str, float]:
     """Returns the drops whose expected sorted measurements on ``n`` samples are the sorted ``measured`` ones, level by level."""
     rng, true_drops = np.random.default_rng(seed), dict(measured)
-    for level in _LEVELS:
+    for level in LEVELS:
         names = sorted((name for name in measured if _level(name) == level), key=lambda name: -measured[name])
         wanted = np.array([measured[name] for name in names])
         luck = np.array([helpful[name] for name in names])

@@ -20,7 +20,7 @@ from pytest_vlmrobust.store import read_manifest
 from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
 from pytest_vlmrobust.store.database import FILE_NAME
 from pytest_vlmrobust.store.journal import JournalReader
-from pytest_vlmrobust.store.run_directory import FOLDER, MANIFEST_FILE
+from pytest_vlmrobust.store.run_directory import FOLDER, MANIFEST_FILE, store_of
 from pytest_vlmrobust.store.searching import BrowsedCell
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 NEWEST = 10
 """Verdicts that a page shows as they fall."""
-_STORE = Path("..", "..")
 _BROWSERS = 4
 """The most selections of runs whose files stay open."""
 
@@ -98,7 +97,7 @@ class ShownRun:
         for example in examples:
             for picture in example.pictures if example.sample == sample else ():
                 if picture.caption.partition(",")[0] == setting:
-                    return stored_thumbnail(self.directory / str(self._manifest().get("store", _STORE)) / FOLDER, picture.file)
+                    return stored_thumbnail(store_of(self.directory, self._manifest()) / FOLDER, picture.file)
         return None
 
     def _manifest(self) -> Mapping[str, Any]:
