@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.boxes import Localisation
-from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
+from pytest_vlmrobust.core.errors import DatasetError, ImageError, did_you_mean
 from pytest_vlmrobust.core.sample import META, MISSING, UNDECLARED, ImageSource, Sample, is_slice
 from pytest_vlmrobust.core.words import first_few, invisible, mixed_scripts, quantity, same_looks, without_halves
 
 from .benchmarks import BOX, OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .files import Place, Problems
+from .images import FileImage, file_stamp
 
 # Drafts, and the checks that turn them into samples.
 
@@ -83,6 +84,24 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     said = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
     problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("image is", "images are")))
     return samples
+
+
+def with_copies(drafts: Iterable[Draft], files: Iterable[Path]) -> list[Draft]:
+    """Returns the drafts with the identity of their images: copies of a file are one image, whatever their names.
+
+    ``files`` are all image files of the drafts. Only files of equal size are read.
+    """
+    sizes = Counter(file_stamp(path)[0] for path in set(files))
+
+    def identity(image: ImageSource) -> str:
+        if isinstance(image, FileImage) and sizes[file_stamp(image.path)[0]] == 1:
+            return str(image.path)
+        try:
+            return image.identity()
+        except ImageError:  # the tests that show it report it
+            return str(image)
+
+    return [replace(draft, pictured="\n".join(map(identity, draft.images)) if draft.pictured else "") for draft in drafts]
 
 
 def metadata(cells: Mapping[str, Any], place: Place, problems: Problems) -> dict[str, str]:
@@ -418,6 +437,7 @@ class Rows:
         asked_openly = bool(kind and kind.unlisted and not options)
         self.unlisted += asked_openly
         answer, wanted = self._answer(place, all_cells, options), self._target_of_attack(all_cells, options)
+        group = self._group(all_cells, row)
         return Draft(
             place=place,
             id=self._value("id", all_cells),
@@ -426,7 +446,7 @@ class Rows:
             answer=answer,
             options=options,
             category=self._value("category", all_cells),
-            group=self._group(all_cells, digest, row),
+            group=group or digest[:GROUP_DIGITS],
             hint=self._value("hint", all_cells),
             task="open" if asked_openly else kind.task if kind else "",
             scorer=(kind.unlisted if asked_openly else kind.scorer) if kind else "",
@@ -438,7 +458,7 @@ class Rows:
             target_of_attack="" if wanted == answer else wanted,  # a right answer shows no attack
             layout=kind.layout if kind and not asked_openly else "",
             option_format=kind.option_format if kind else "",
-            pictured=digest if self.layout.columns_of("group") == (self.layout.keys.get("question"),) else "",
+            pictured=digest if not group or self.layout.columns_of("group") == (self.layout.keys.get("question"),) else "",
         )
 
     def _filled(self, templates: Mapping[str, str], cells: Cells) -> dict[str, str]:
@@ -573,7 +593,8 @@ class Rows:
             return None
         return Localisation((round(width), round(height)), {TARGET: (x1, y1, x2, y2)})
 
-    def _group(self, cells: Cells, digest: str, row: int) -> str:
+    def _group(self, cells: Cells, row: int) -> str:
+        """Returns the group of a row; empty if its images are its group."""
         if text_of(cells.get("g_index")):
             return text_of(cells["g_index"])
         if self.layout.columns_of("group"):
@@ -583,7 +604,7 @@ class Rows:
         own_id = self._value("id", cells)
         if (self.circular or self.benchmark.circular) and own_id.isdecimal():
             return str(int(own_id[-MOST_DIGITS:]) % CIRCULAR_STRIDE)  # the stride divides a power of ten
-        return digest[:GROUP_DIGITS]
+        return ""
 
 
 def text_of(value: Any) -> str:

@@ -37,9 +37,7 @@ import importlib.util
 import json
 import os.path
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +47,7 @@ from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra,
 from pytest_vlmrobust.core.sample import META, ImageSource
 
 from .delimited import cells_of, field_image, header_of, records
-from .drafts import LETTERS, TASKS, Draft, finish, metadata, without_padding
+from .drafts import LETTERS, TASKS, Draft, finish, metadata, with_copies, without_padding
 from .files import Contents, Place, Problems
 from .images import FileImage, RowImage, Span, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
 
@@ -100,29 +98,12 @@ class OwnRows:
 
     def contents(self, drafts: Iterable[Draft | None], expected: str) -> Contents:
         """Returns the samples of the file; images are decoded only when a sample's image is loaded."""
-        made = self._with_copies(list(filter(None, drafts)))
+        made = with_copies([*filter(None, drafts)], self.image_files.values())
         self._report_unknown_keys()
         samples = finish(made, self.problems, "id")
         if not samples:
             raise DatasetError(f"{self.path} is empty: expected {expected}")
         return Contents(samples, self.image_files, tuple(self.problems.notes))
-
-    def _with_copies(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Returns the drafts with the identity of their images: copies of a file are one image, whatever their names.
-
-        Only files of equal size are read.
-        """
-        sizes = Counter(file_stamp(path)[0] for path in set(self.image_files.values()))
-
-        def identity(image: ImageSource) -> str:
-            if isinstance(image, FileImage) and sizes[file_stamp(image.path)[0]] == 1:
-                return str(image.path)
-            try:
-                return image.identity()
-            except ImageError:  # the tests that show it report it
-                return str(image)
-
-        return [replace(draft, pictured="\n".join(map(identity, draft.images)) if draft.pictured else "") for draft in drafts]
 
     def _has_the_right_keys(self, row: Mapping[str, Any], place: Place) -> bool:
         before = len(self.problems.messages)

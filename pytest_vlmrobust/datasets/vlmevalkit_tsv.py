@@ -13,7 +13,7 @@ Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_
   Yes or No, else open; then ``['…', '…']`` lists several accepted answers.
 - Rows without any image are left out, as in VLMEvalKit, and a note gives their number.
 - The group of a row (the rows resampled together) is ``g_index``; else ``index`` modulo 1 000 000 if the name shows
-  that the file has circular copies (mmbench, ccbench, circular, mmcr); else a digest of the image field.
+  that the file has circular copies (mmbench, ccbench, circular, mmcr); else its images: copies of a file are one image.
 
 The record of a benchmark may override this: which columns play these roles, how answers are written and scored.
 """
@@ -34,7 +34,18 @@ from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
 from .delimited import FileRecord, cells_of, field_image, header_of, records
-from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, fill_template, finish, parse_list, put_together
+from .drafts import (
+    CIRCULAR_NAMES,
+    LETTERS,
+    MOST_DIGITS,
+    Draft,
+    Rows,
+    fill_template,
+    finish,
+    parse_list,
+    put_together,
+    with_copies,
+)
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, is_turned, start_of_base64, why_outside
 
@@ -194,7 +205,7 @@ class _Table:
         shown = self._as_vlmevalkit()
         kept = [row for row in self.rows if not self.mapped.drops(row.cells)]
         drafts = [self._draft(row, number, shown[row.place.line] if compat else None) for number, row in enumerate(kept)]
-        samples = finish(drafts, self.problems, self.id_column)
+        samples = finish(with_copies(drafts, self.image_files.values()), self.problems, self.id_column)
         self.notes.extend(self.problems.notes)
         if not samples:
             raise DatasetError(f"{self.path} has no row with a question and an image: expected one at least")

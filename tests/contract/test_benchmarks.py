@@ -79,10 +79,11 @@ def measured(folder: Path, name: str, rows: list[dict[str, str]]) -> scoring.Cor
 
 def written(folder: Path, name: str, rows: list[dict[str, str]]) -> Path:
     lines = []
+    shades: dict[str, int] = {}
     columns = [*dict.fromkeys(column for row in rows for column in row if column not in {"said", "picture"}), "image_path"]
     for row in rows:
         picture = f"{row.get('picture', row['index'])}.png"
-        (folder / picture).write_bytes(synthetic.picture(0, shade=len(list(folder.glob("*.png")))))
+        (folder / picture).write_bytes(synthetic.picture(0, shade=shades.setdefault(picture, len(shades))))
         cells: Mapping[str, Any] = {**row, "image_path": picture}
         lines.append("\t".join('"' + str(cells.get(column, "")).replace('"', '""') + '"' for column in columns))
     path = folder / f"{name}.tsv"
@@ -179,5 +180,5 @@ def test_what_has_no_scorer_is_refused(tmp_path: Path, name: str) -> None:
     dataset = resolve(written(tmp_path, RECORDS[name].file_names[0], rows))
     with pytest.warns(UserWarning, match=re.escape(f"{name} has no scorer here, and a run is refused: {RECORDS[name].why}")):
         samples = dataset.samples()
-    with pytest.raises(UsageError, match=r"nothing says how its answer is compared with the target\. Expected a scorer"):
+    with pytest.raises(UsageError, match="the data do not say how its answer is compared with the target"):
         scoring.check_scoring(dataset.name, corpus_metric(dataset), samples)

@@ -144,6 +144,15 @@ def test_reads_image_paths_from_the_image_root(tmp_path: Path) -> None:
     assert [image.load()[0, 0, 0] for image in second.images] == [22, 33]
 
 
+def test_copies_of_an_image_file_are_one_group(tmp_path: Path) -> None:
+    for name, content in (("one.png", png(11)), ("copy.png", png(11)), ("other.png", png(22))):
+        (tmp_path / name).write_bytes(content)
+    samples = read(tmp_path, *(mcq(name, image="", image_path=f"{name}.png") for name in ("one", "copy", "other")))
+    assert samples[0].group == samples[1].group != samples[2].group
+    rows = [mcq(name, image="", image_path=f"{name}.png", g_index=name) for name in ("one", "copy")]
+    assert [sample.group for sample in read(tmp_path, *rows)] == ["one", "copy"]
+
+
 def test_names_an_absent_image_file_and_where_it_was_looked_for(tmp_path: Path) -> None:
     text = problem(tmp_path, mcq("1", image="", image_path="gone.png"))
     assert "column 'image_path': found 'gone.png', expected an image file; looked for DIR/images/toy/gone.png" in text
