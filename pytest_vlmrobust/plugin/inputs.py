@@ -40,6 +40,8 @@ class Inputs:
     run_id: str
     days_of_controller: Sequence[str] = ()
     """The two days of the clock as a controller of xdist sent them to this worker."""
+    baseline_of_controller: str = ""
+    """The directory of the baseline as it sent it: another run may end in between, and ``latest`` name that."""
     worker: str = MAIN
     """The process: ``MAIN``, or a worker of xdist by its name there."""
     workers: int = 1
@@ -86,7 +88,7 @@ class Inputs:
             self._path(settings.vlm_store, "--vlm-store"),
             offline=settings.vlm_offline,
             report_given=settings.vlm_report,
-            baseline_given=settings.vlm_baseline,
+            baseline_given=self.baseline_of_controller or settings.vlm_baseline,
             network_store=settings.vlm_network_store,
         )
 

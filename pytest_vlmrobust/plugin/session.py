@@ -364,6 +364,7 @@ def _open_run(config: pytest.Config) -> Run:
         config.invocation_params.dir,
         run_id=str(sent.get("vlm_run_id") or (claimed.run_id if claimed else _new_name())),
         days_of_controller=sent.get("vlm_days", ()),
+        baseline_of_controller=str(sent.get("vlm_baseline", "")),
         worker=worker,
         workers=int(sent.get("workercount", 1)),
         started=float(sent.get("vlm_started") or time.time()),

@@ -62,6 +62,8 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["vlm_days"] = (
         [run.inputs.clock.today.isoformat(), run.inputs.clock.latest.isoformat()] if run.inputs.settings.vlm else []
     )
+    named = run.inputs.settings.vlm_baseline
+    node.workerinput["vlm_baseline"] = str(run.inputs.directories.baseline) if named else ""
     node.workerinput["vlm_command"] = to_plain(run.inputs.command) if run.inputs.command else {}
     node.workerinput["vlm_rerun"] = run.inputs.rerun.to_worker() if run.inputs.rerun else {}
 

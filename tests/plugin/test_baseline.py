@@ -244,6 +244,27 @@ def test_a_baseline_may_be_the_newest_run_the_one_before_it_or_named_as_runs_are
     ends(compared.run("--vlm-baseline=latest", "--vlm-update-baseline"), 4, "*that names another run after each one*")
 
 
+SENDS_ANOTHER = """
+import pytest
+
+@pytest.hookimpl(optionalhook=True, trylast=True)
+def pytest_configure_node(node):
+    sent = node.workerinput["vlm_baseline"]
+    assert sent.endswith({latest!r}), sent
+    node.workerinput["vlm_baseline"] = {other!r}
+"""
+
+
+def test_workers_compare_with_the_run_that_their_controller_found(compared: Project) -> None:
+    compared.run()
+    other = compared.the_run
+    compared.script({"setting": "invert", "answer": "A"}, name="newer")
+    compared.run(models=("newer",))
+    (latest,) = (run for run in other.parent.iterdir() if run != other)
+    compared.write("suite/conftest.py", SENDS_ANOTHER.format(latest=latest.name, other=str(other)))
+    compared.run("-n2", "--vlm-baseline=latest", models=("newer",)).stdout.fnmatch_lines(["*8 answers got worse, *"])
+
+
 def test_a_gate_that_is_not_go_is_no_bar_for_itself_when_it_runs_again(compared: Project) -> None:
     compared.run("--vlm-report=first")
     compared.script({"setting": "invert", "answer": "A"}, name="newer")
