@@ -302,17 +302,19 @@ def test_threshold():
 def test_cycles_are_looked_for_less_often_until_the_run_ends(project: Project, young: int, meanwhile: int) -> None:
     """Whoever has Python look more seldom still, or not at all, keeps that; without a model nothing changes."""
     project.write("suite/test_own.py", SEEN_BY_A_TEST)
-    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    before = gc.get_threshold()
+    gc.unfreeze()  # what was collected; else no run unfreezes
     gc.set_threshold(young, 11, 12)
     try:
         project.run("-k", "test_threshold")
         after = gc.get_threshold()
-        assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() == 0
         seen = (project.path / "seen").read_text()
         project.pytester.runpytest("suite/test_own.py")
         without_model = (project.path / "seen").read_text()
     finally:
         gc.set_threshold(*before)
+        gc.freeze()
     assert seen == f"{meanwhile} 11 12"
     assert after == (young, 11, 12)
     assert without_model == f"{young} 11 12"
