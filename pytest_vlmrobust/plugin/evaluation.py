@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -129,6 +129,14 @@ class Evaluation:
             today=self.inputs.clock.today,
             changed=self.tests.changed_size,
         )
+
+    def suite_warnings(self, nodeids: Iterable[str]) -> list[str]:
+        """Returns a sentence for each suite that a policy requires and that none of these tests is of."""
+        from pytest_vlmrobust.policies import suites_of
+
+        names = suites_of(nodeids)
+        lacking = (line for policy in self.inputs.policies.values() for line in policy.coverage.uncollected(names))
+        return [*dict.fromkeys(lacking)]
 
     @cached_property
     def evaluator(self) -> Evaluator:

@@ -74,14 +74,15 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # file names may contain anything
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Warns, before the first inference, about rules that the samples of this run can hardly decide."""
+def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
+    """Warns, before the first inference, about rules that the samples can hardly decide, and about suites that are absent."""
     run = config.stash[RUN]
     inputs, evaluation = run.inputs, run.evaluation
     judges = evaluation.selection.plan and inputs.controls and evaluation.selection.refusal is None and not inputs.only_fills
     if not judges or only_shows(config):
         return []
-    found = evaluation.sample_warnings(evaluation.tests.judged_by_model())
+    found = evaluation.suite_warnings(item.nodeid for item in items)
+    found += evaluation.sample_warnings(evaluation.tests.judged_by_model())
     warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in found]
     width = config.get_terminal_writer().fullwidth
     if not warnings or not _is_screen(config):

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,17 +113,17 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     run.evaluation.selection.expect(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     if run.evaluation.selection.selected and is_first and reporter is not None:
-        for warning in _sample_warnings(run, ids):
+        for warning in [*run.evaluation.suite_warnings(ids), *_sample_warnings(run, ids)]:
             reporter.write_line(on_one_line(f"vlm: warning: {warning}", None))
 
 
 def _sample_warnings(run: Run, ids: Iterable[str]) -> list[str]:
     """Returns warnings about rules with too few samples, for files named like shipped suites; the controller reads no others."""
     from pytest_vlmrobust.evaluation.judge.scopes import tests_of_suites
+    from pytest_vlmrobust.policies import suites_of
 
-    names = {PurePath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in ids}
     return run.evaluation.sample_warnings(
-        tests_of_suites(names, run.inputs.models, run.inputs.data, baseline=bool(run.inputs.settings.vlm_baseline))
+        tests_of_suites(suites_of(ids), run.inputs.models, run.inputs.data, baseline=bool(run.inputs.settings.vlm_baseline))
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from pytest_vlmrobust.core.decision import Allowance, Outcome, Verdict
+from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.estimate import ROUNDING
-from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import plain_decimal, quantity
 
 from .rules import Bound, JudgedBy, OnInconclusive, Rule, Treatment, decimals_needed
@@ -200,6 +200,15 @@ class Coverage:
         advice = f"collect it too, or take {name!r} off coverage: {{suites: [...]}}"
         return self.condition("suites", name, fact, "GO requires it", advice, allowed=False)
 
+    def uncollected(self, suites: Collection[str]) -> list[str]:
+        """Returns a sentence for each suite that must run and was not collected: the run cannot be GO."""
+        return [
+            f"no gated test of test_{name}.py was collected, so this run is not GO ({self.cite('suites', name)})."
+            f"{did_you_mean(name, suites) or ' Collect it too'}"
+            for name in self.suites
+            if name not in suites
+        ]
+
     def allowed_by(self, key: str, value: str) -> str:
         """Returns the location and value of a requirement, as reports cite an allowance."""
         return f"{self.sources.get(key, BUILT_IN)}, coverage {key}: {value}"
@@ -209,7 +218,6 @@ class Coverage:
         return f"coverage {key}: {value}, {self.sources.get(key, BUILT_IN)}"
 
 
-def suites_of(records: Iterable[Record]) -> set[str]:
-    """Returns the names of the records' test files: ``corruptions`` for ``suites/test_corruptions.py``."""
-    files = (PurePosixPath(record.nodeid.partition("::")[0]) for record in records if record.nodeid)
-    return {file.stem.removeprefix("test_") for file in files}
+def suites_of(nodeids: Iterable[str]) -> set[str]:
+    """Returns the names of test files by node ids of their tests: ``corruptions`` for ``suites/test_corruptions.py``."""
+    return {PurePosixPath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in nodeids if nodeid}

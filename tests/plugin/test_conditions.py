@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import POLICY, SAMPLES, SUITE, Project, ends
+from .conftest import ALONE, POLICY, SAMPLES, SUITE, WORKERS, Project, ends
 
 PARTIAL = f"{POLICY}coverage: {{tests: partial}}\n"
 WAIVER = "{{id: W1, owner: jo, reason: known, expires: 2030-01-01, metric: {metric}, where: {where}, cap: 100pp}}"
@@ -94,6 +95,16 @@ def test_a_part_of_the_samples_is_not_go(project: Project) -> None:
     project.write("policy.yaml", f"{POLICY}coverage: {{samples: 6}}\n")
     assert project.run("--vlm-sample=6").ret == 0
     assert project.run("--vlm-sample=4").ret == 10
+
+
+@pytest.mark.parametrize("workers", [ALONE, WORKERS])
+def test_a_suite_that_is_not_collected_is_said_before_anything_is_asked(project: Project, workers: Sequence[str]) -> None:
+    project.write("policy.yaml", f"{POLICY}coverage: {{suites: [siute, more]}}\n")
+    said = [line for line in project.run(*workers).outlines if line.startswith("vlm: warning: no gated test of ")]
+    begins = (
+        "vlm: warning: no gated test of test_{}.py was collected, so this run is not GO (coverage suites: {}, policy.yaml:8)."
+    )
+    assert said == [f"{begins.format('siute', 'siute')} Did you mean 'suite'?", f"{begins.format('more', 'more')} Collect it too"]
 
 
 def test_a_suite_that_was_left_out_is_missed(project: Project) -> None:

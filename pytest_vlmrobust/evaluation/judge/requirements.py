@@ -458,7 +458,7 @@ class Requirements:
     @cached_property
     def _coverage(self) -> dict[str, list[Condition]]:
         """What the run did not measure, by the model whose policy asks for it."""
-        samples, suites = self.samples_asked(), suites_of(self.records)
+        samples, suites = self.samples_asked(), suites_of(record.nodeid for record in self.records)
         return {
             name: policy.coverage.conditions(
                 planned=self.planned,
@@ -551,7 +551,7 @@ class Requirements:
     def _unmatched_waivers(self, name: str) -> tuple[list[WaiverUse], list[WaiverUse]]:
         """Returns the waivers that met no test of a whole run: those that can meet none, and those that others may need."""
         suites = self.policies[name].coverage.suites
-        all_ran = bool(suites) and {*suites} <= suites_of(self.records)
+        all_ran = bool(suites) and {*suites} <= suites_of(record.nodeid for record in self.records)
         waivers = self._uses[name].waivers if self._is_over else []
         meaningless = [use for use in waivers if use.missed is Missed.CATEGORY or (use.missed is Missed.SETTING and all_ran)]
         return meaningless, [use for use in waivers if use.state is WaiverState.UNMATCHED and use not in meaningless]
