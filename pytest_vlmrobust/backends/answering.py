@@ -316,9 +316,12 @@ class Answerer:
         return details
 
     def _require_more_tokens(self, request: Request, count: int) -> None:
-        """Refuses to answer about several images where the prompt has room for the first alone: BLIP-2 ignores the others."""
-        alone = self._processed([dataclasses.replace(request, images=request.images[:1])], [""])["input_ids"]
-        if count <= int((alone == self._loaded.image_token_id).sum()):
+        """Refuses to answer about several images where the prompt has room for the first alone: BLIP-2 ignores the others.
+
+        One image more has to make the prompt longer. One image alone may take more tokens than several: LLaVA-OneVision cuts it.
+        """
+        more = self._processed([dataclasses.replace(request, images=(*request.images, request.images[0]))], [""])["input_ids"]
+        if int((more == self._loaded.image_token_id).sum()) <= count:
             kind = type(self._loaded.processor).__name__
             raise BackendError(
                 f"{kind} puts one image into the prompt, and a question has {len(request.images)}. Leave out "

@@ -565,6 +565,12 @@ class TestPreparing:
         with pytest.raises(BackendError, match=r"puts one image into the prompt, and a question has 2\. Leave out questions"):
             answerer.encoded([Job(0, asked)])
 
+    def test_a_processor_that_gives_several_images_fewer_tokens_than_one(self, checkpoint: Find, request_for: Ask) -> None:
+        answerer = _open(checkpoint("llava_onevision"))._ready().answerer  # which cuts an image into tiles if it is alone
+        alone, both = (Job(0, request_for(*asked)) for asked in (("a", (160, 160)), ("b", (160, 160), (160, 160))))
+        (of_one,), (of_both,) = (answerer.encoded([job])[1] for job in (alone, both))
+        assert 0 < int(str(of_both["visual_tokens"])) < int(str(of_one["visual_tokens"]))
+
     def test_a_text_that_nobody_waits_for_ends_at_its_next_token(self, checkpoint: Find, request_for: Ask) -> None:
         answerer = _open(checkpoint("qwen2_vl"))._ready().answerer
         batch = [Job(0, request_for("a", choices=(), max_new_tokens=50))]
