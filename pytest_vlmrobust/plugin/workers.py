@@ -59,11 +59,10 @@ def pytest_configure_node(node: Any) -> None:
     run = node.config.stash[RUN]
     node.workerinput["vlm_run_id"] = run.inputs.run_id
     node.workerinput["vlm_started"] = run.inputs.started
-    node.workerinput["vlm_days"] = (
-        [run.inputs.clock.today.isoformat(), run.inputs.clock.latest.isoformat()] if run.inputs.settings.vlm else []
-    )
-    named = run.inputs.settings.vlm_baseline
-    node.workerinput["vlm_baseline"] = str(run.inputs.directories.baseline) if named else ""
+    settings, clock = run.inputs.settings, run.inputs.clock
+    node.workerinput["vlm_days"] = [clock.today.isoformat(), clock.latest.isoformat()] if settings.vlm else []
+    compares = settings.vlm and settings.vlm_baseline
+    node.workerinput["vlm_baseline"] = str(run.inputs.directories.baseline) if compares else ""
     node.workerinput["vlm_command"] = to_plain(run.inputs.command) if run.inputs.command else {}
     node.workerinput["vlm_rerun"] = run.inputs.rerun.to_worker() if run.inputs.rerun else {}
 

@@ -265,6 +265,12 @@ def test_workers_compare_with_the_run_that_their_controller_found(compared: Proj
     compared.run("-n2", "--vlm-baseline=latest", models=("newer",)).stdout.fnmatch_lines(["*8 answers got worse, *"])
 
 
+def test_a_baseline_of_the_configuration_does_not_disturb_runs_without_models(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_of_the_user(): pass")
+    result = pytester.runpytest("-p", "no:cacheprovider", "-n1", "--vlm-baseline=latest")  # there is no run yet
+    result.assert_outcomes(passed=1)
+
+
 def test_a_gate_that_is_not_go_is_no_bar_for_itself_when_it_runs_again(compared: Project) -> None:
     compared.run("--vlm-report=first")
     compared.script({"setting": "invert", "answer": "A"}, name="newer")
