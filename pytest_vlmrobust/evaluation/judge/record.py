@@ -19,6 +19,7 @@ from pytest_vlmrobust.policies import MetricKey, Policy
 from .budgets import budget_measures, failure_measures, too_many_unread
 from .measure import Measurement
 from .measurements import quantities
+from .strata import sub_task_of
 
 Verdicts: TypeAlias = Mapping[MetricKey, Mapping[str, Verdict]]
 """The verdicts decided by a part of the answers: for each estimate, by rule."""
@@ -77,7 +78,8 @@ def _unread_in(measurement: Measurement, category: str, policy: Policy, today: d
     parts = []
     for result in measurement.results:
         places = range(len(result.samples)) if result.places is None else result.places
-        own = [place for place, sample in zip(places, result.samples, strict=True) if category in sample.strata]
+        named = [(*sample.strata, sub_task_of(sample)) for sample in result.samples]
+        own = [place for place, names in zip(places, named, strict=True) if category in names]
         parts += [result.part(own)] if own else []
     return too_many_unread(policy, parts, today)
 

@@ -35,7 +35,7 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
     Single categories, and single slices of a metadata column, are left out.
     """
     categories = [sample.category for sample in samples]
-    subtasks = [f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else "" for sample in samples]
+    subtasks = [*map(sub_task_of, samples)]
     members: dict[str, NDArray[np.bool_]] = {}
     for names in (categories, subtasks):
         known = sorted(set(names) - {""})
@@ -44,6 +44,11 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
     slices = {kind: names for kind, names in strata_by_kind(samples).items() if kind and len(names) > 1}
     members |= {name: np.array([name in sample.strata for sample in samples]) for names in slices.values() for name in names}
     return members
+
+
+def sub_task_of(sample: Sample) -> str:
+    """Returns the ``category/sub-task`` of a sample; empty without a sub-task."""
+    return f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else ""
 
 
 def estimates_by_stratum(metric: str, table: ScoreTable, samples: Sequence[Sample]) -> dict[str, Estimate]:

@@ -267,6 +267,16 @@ def test_a_category_that_cannot_be_read_keeps_no_bound(world: World, judge: Made
     assert right.outcome is (Outcome.PASS if said == "B" else Outcome.FAIL)
 
 
+@pytest.mark.parametrize("where", ["OCR", "OCR/KIE"])
+def test_a_sub_task_that_cannot_be_read_keeps_no_bound(world: World, judge: Made, where: str) -> None:
+    kinds = [("OCR", "KIE") if number < 6 else ("Math", "Geo") for number in range(120)]
+    world.samples = [sample(number, category=of, keys={"sub_task": part}) for number, (of, part) in enumerate(kinds)]
+    world.model.answer = lambda request: "Hm?" if int(request.sample_id[1:]) < 6 else "B"
+    judging = judge(f"{{id: kie, metric: largest_downward_step, where: {{category: {where}}}, max: 5pp}}")
+    rungs = [Setting.parse(f"resolution:{edge}") for edge in (8, 10, 12)]
+    assert judging.run(sweep_of("largest_downward_step"), rungs).outcome is Outcome.INCONCLUSIVE
+
+
 def test_samples_without_a_category_are_in_none(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], category="")
     record = judge(DROP, "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").run(cell("flip_v"))
