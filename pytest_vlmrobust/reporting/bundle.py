@@ -108,11 +108,12 @@ _EXCERPT = 60
 
 
 def _first_difference(written: str, again: str) -> str:
-    lines = zip_longest(written.split("\n"), again.split("\n"), fillvalue="(end of the file)")
+    lines = zip_longest(written.split("\n"), again.split("\n"))
     number, pair = next((number, pair) for number, pair in enumerate(lines, 1) if pair[0] != pair[1])
-    at = next(place for place, (one, other) in enumerate(zip_longest(*pair)) if one != other)
-    shown, expected = (line[max(0, at - _EXCERPT // 3) :][:_EXCERPT] for line in pair)
-    return f"line {number} has {shown!r} in place of {expected!r}"
+    at = next((place for place, (one, other) in enumerate(zip_longest(*(line or "" for line in pair))) if one != other), 0)
+    begin = max(0, at - _EXCERPT // 3)
+    shown, expected = ("the end of the file" if line is None else repr(line[begin:][:_EXCERPT]) for line in pair)
+    return f"line {number} has {shown} in place of {expected}"
 
 
 def _stage(run: Path, staged: Path) -> None:

@@ -67,9 +67,6 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
 # Reading a run's directory, also after it was killed.
 
 
-"""The default path from a run's directory to its store; the manifest has it for a run kept elsewhere."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunFiles(RunView):
     """A run that was read from its directory; a repeated test has its last record."""

@@ -236,7 +236,17 @@ def test_a_report_that_says_something_else_is_named_though_its_hash_is_right(run
     (tmp_path / "unpacked").mkdir()
     assert unpack(rewritten(tmp_path / "b.zip", polished), tmp_path / "unpacked") == []
     (said,) = underivable_claims(read_run(tmp_path / "unpacked"))
-    assert said.startswith("summary.md is not what the records give: line 2 has '(end of the file)' in place of '"), said
+    assert said.startswith("summary.md is not what the records give: line 2 has the end of the file in place of '"), said
+
+
+def test_a_line_that_reads_like_the_end_of_a_file_is_named(run: Path, tmp_path: Path) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    (tmp_path / "unpacked").mkdir()
+    assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == []
+    with (tmp_path / "unpacked" / "summary.md").open("a", encoding="utf-8") as file:
+        file.write("\n(end of the file)")
+    (said,) = underivable_claims(read_run(tmp_path / "unpacked"))
+    assert said.endswith(" has '(end of the file)' in place of the end of the file"), said
 
 
 def _change_results(run: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
