@@ -564,14 +564,19 @@ _TWO_CLAUSES = re.compile(
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
+_THING = (
+    r"(?!answer|image|picture|photo|way|info|number|text|data|detail|indication|evidence|clear|specific|reason|result"
+    r"|(?:one|other|more|of)\b)"
+)
+"""Not what is said where nothing could be counted: "I see no clear answer"."""
 _NOTHING = re.compile(
-    r"i (?:do not|don't|cannot|can't) see any (?!image|picture|photo|number|text|data)[\w -]{1,60}"
-    r"|no [\w -]{1,40} (?:is|are|can be) (?:visible|seen|present|shown)"
+    rf"i (?:do not|don't|cannot|can't) see any {_THING}(?![^.]*\b(?:because|since|due|enough|clearly|well|but)\b)[\w -]{{1,60}}"
+    rf"|no {_THING}[\w -]{{1,40}} (?:is|are|can be) (?:visible|seen|present|shown)"
     r"|there is no (?:one|body)(?: [\w -]{1,60})?"
     r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
     r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
-    r"(?:no|not any) (?!answer|image|picture|way|info|number|text|data|indication|evidence|clear|specific|one\b)[\w -]{1,60}"
+    rf"(?:no|not any) {_THING}[\w -]{{1,60}}"
 )
 """Answers that say 0 without a number."""
 _SINGLE = re.compile(

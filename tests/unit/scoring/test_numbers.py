@@ -227,6 +227,19 @@ def relaxed(text: str, *targets: str) -> Score:
     return score(Sample("1", (), "?", targets, "open", scorer="relaxed"), Prediction(text, "generate"))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("I can't see any cars because the image is too dark.", "I can't see any cars clearly enough to count them."),
+        *("I don't see any clear answer.", "I cannot see any details.", "No answer can be seen.", "No image is visible."),
+        *("I don't see any other cars.", "I don't see any more than two cars."),
+    ],
+)
+def test_who_could_not_see_has_not_counted_zero(said: str) -> None:
+    assert relaxed(said, "0").value == 0.0
+    assert numeric(said, "0").state == "unparsed"
+
+
 def test_the_number_that_a_sentence_ends_in_is_the_answer_to_a_number() -> None:
     assert relaxed("The value is about 102 people.", "100") == Score(1.0, "concluded", "102")
     assert relaxed("In 2010 it was 102.", "100") == Score(1.0, "concluded", "102")
