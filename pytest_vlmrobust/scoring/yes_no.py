@@ -283,6 +283,7 @@ _AMOUNT = re.compile(
 )
 _UNSURE = re.compile(
     r"\b(?:nor|cannot|if|whether|maybe|perhaps|possibly|probably|may|might|could|would|should|like|almost|nearly|something|what"
+    r"|(?:un)?likely|supposedly|allegedly|seemingly|rarely|barely|scarcely|partly|partially|formerly|previously|falsely|wrongly"
     r"|(?:picture|image|photo|photograph)s? of)\b|\?"
 )
 _WITHOUT_BLANKS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
