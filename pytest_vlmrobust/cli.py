@@ -135,9 +135,13 @@ class _Command(TyperCommand):
             name for option in self.params if isinstance(option, TyperOption) and not option.is_flag for name in option.opts
         }
         for name, value in pairwise([*before, "--"]):
-            if name in values and value.startswith("--"):
+            if name in values and value.startswith("--") and not ctx.resilient_parsing:  # as in completing a line
                 ctx.fail(f"Option {name!r} requires an argument. To name one that begins with --: {name}=VALUE")
         return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Prints the help as commands print what they say."""
+        return _said(super().get_help_option(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Returns the exit code."""
@@ -165,6 +169,10 @@ class _Command(TyperCommand):
 class _Group(TyperGroup):
     """Commands, each below its heading."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Prints the help as commands print what they say."""
+        return _said(super().get_help_option(ctx))
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its options, all of them flags that are off by default: typer would load pydantic to read a default of None."""
         options = super().get_params(ctx)
@@ -181,6 +189,17 @@ class _Group(TyperGroup):
         for heading, rows in by_heading.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+def _said(option: Any) -> Any:
+    option.callback = _print_help
+    return option
+
+
+def _print_help(ctx: Any, option: Any, wanted: bool) -> None:  # noqa: ARG001 - as typer calls it
+    if wanted and not ctx.resilient_parsing:
+        say(ctx.get_help())
+        raise typer.Exit
 
 
 def command_group(typed: Collection[str] | None = None) -> TyperGroup:

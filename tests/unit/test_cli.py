@@ -65,12 +65,12 @@ def test_a_closed_standard_error_leaves_the_exit_code(monkeypatch: pytest.Monkey
 
 def test_a_closed_standard_output_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    for command in (["list", "models"], ["check", "default"], ["explain", "pcri"]):
+    for command in (["list", "models"], ["check", "default"], ["explain", "pcri"], ["export", "sarif", "--help"]):
         assert main(command) == USAGE_ERROR
         assert capsys.readouterr().err == "vlmrobust: standard output: it is closed\n"
 
 
-@pytest.mark.parametrize("command", [["list", "models"], ["check", "default"], ["explain", "pcri"]])
+@pytest.mark.parametrize("command", [["list", "models"], ["check", "default"], ["explain", "pcri"], ["-h"], ["runs", "--help"]])
 def test_output_that_nobody_reads_on_ends_a_command_quietly(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
@@ -878,7 +878,13 @@ def test_latest_is_the_newest_run_of_the_store_here(tmp_path: Path, capsys: Capt
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("ver", ["verify"]), ("export sa", ["sarif"]), ("list m", ["metrics", "models"]), ("rank --b", ["--by"])],
+    [
+        ("ver", ["verify"]),
+        ("export sa", ["sarif"]),
+        ("list m", ["metrics", "models"]),
+        ("rank --b", ["--by"]),
+        ("compare --samples ", ["common"]),
+    ],
 )
 def test_a_shell_completes_commands_options_and_choices(
     typed: str, completed: list[str], capsys: Captured, monkeypatch: pytest.MonkeyPatch
@@ -999,7 +1005,7 @@ def test_a_misspelt_file_is_answered_with_the_nearest(tmp_path: Path, capsys: Ca
 @pytest.mark.parametrize(
     "words", [["runs", "--store"], ["report"], ["compare", "latest"], ["verify"], ["check"], ["data"], ["view"], ["rank"]]
 )
-@pytest.mark.parametrize("path", ["x" * 300, "~nobody-has-this-name/x"])
+@pytest.mark.parametrize("path", ["x" * 300, "~nobody-has-this-name/x", ""])
 def test_a_path_that_this_machine_cannot_have_is_a_mistake(
     words: list[str], path: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
