@@ -166,6 +166,8 @@ def typed_path(text: str | Path, folder: Path = Path(), *, given_as: str = "") -
 
 def why_no_path(text: str | Path, folder: Path = Path()) -> str:
     """Returns why a typed path, relative to a folder, is impossible on this machine; empty if it is possible."""
+    if not str(text):  # as of a variable of a shell that is not set; pathlib takes it for the directory here
+        return "it is empty"
     try:
         os.stat(folder / Path(text).expanduser())  # noqa: PTH116 - Path.exists passes over a NUL, and from 3.14 on over any error
     except (FileNotFoundError, NotADirectoryError, PermissionError):

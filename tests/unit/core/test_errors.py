@@ -90,6 +90,7 @@ def test_files_beside_an_absent_one_are_spelled_as_it_is(tmp_path: Path, monkeyp
         ("~nobody-has-this-name/x", "there is no home directory of '~nobody-has-this-name'"),
         ("x" * 300, "File name too long"),
         ("a\0b", "embedded null byte"),
+        ("", "it is empty"),
     ],
 )
 def test_a_path_that_this_machine_cannot_have_is_refused_in_words(text: str, why: str, tmp_path: Path) -> None:
