@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from pytest_vlmrobust.core.errors import StoreError, did_you_mean, files_beside
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.words import without_halves
-from pytest_vlmrobust.evaluation.judge.judge_inputs import changed_policies
+from pytest_vlmrobust.evaluation.judge.judge_inputs import applied_policies, changed_policies
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
@@ -122,8 +122,8 @@ def _stage(run: Path, staged: Path) -> None:
         _copy(run / name, staged / name)
     if lost := changed_policies(run):
         raise StoreError(f"{run}: {lost[0]}. Its bundle could not be verified: bundle another copy of the run, or run it again")
-    for path in sorted((run / POLICIES).glob("*")):
-        _copy(path, staged / POLICIES / path.name)
+    for name in sorted(applied_policies(run)):
+        _copy(run / POLICIES / name, staged / POLICIES / name)
     _copy_evidence(run, staged)
     if (run / BASELINE / EVIDENCE).is_file() or read_docket(run).get("baseline"):
         _copy_evidence(run / BASELINE, staged / BASELINE)

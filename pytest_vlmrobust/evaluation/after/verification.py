@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.canaries import NOT_PROBED, SAMPLED
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, changed_policies
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, applied_policies, changed_policies
 from pytest_vlmrobust.evaluation.judge.stored_answers import Rescored, StoredAnswers
 from pytest_vlmrobust.evaluation.run.manifest import model_origin
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest
@@ -31,7 +31,7 @@ from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.gates import GateCount, count_of, set_digest
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
-from pytest_vlmrobust.store.run_directory import BASELINE
+from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 from pytest_vlmrobust.store.spending import BUDGET_SPENT
@@ -152,6 +152,8 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
         PolicyError: a policy cannot be applied.
     """
     problems = changed_policies(run)
+    others = {path.name for path in (run / POLICIES).glob("*")} - applied_policies(run).keys()
+    problems += [f"{POLICIES}/{name} is no policy that the run applied" for name in sorted(others)]
     inputs = JudgeInputs.read(run)
     problems += [
         f"policy of {name}: the files mean {inputs.policies[name].sha256}, and the run applied {claimed}"

@@ -142,16 +142,20 @@ class JudgeInputs:
             raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error}") from error
 
 
-def changed_policies(run: Path) -> list[str]:
-    """Returns a sentence for each policy file that changed since the run."""
+def applied_policies(run: Path) -> dict[str, dict[str, str]]:
+    """Returns name and SHA-256 of each policy file that a run applied, by its name in the directory of the run."""
     data = read_docket(run)
     try:
         policies = data["policies"].values()
-        kept = {policy_file_name(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
+        return {policy_file_name(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
+
+
+def changed_policies(run: Path) -> list[str]:
+    """Returns a sentence for each policy file that changed since the run."""
     changes = []
-    for name, file in sorted(kept.items()):
+    for name, file in sorted(applied_policies(run).items()):
         path = run / POLICIES / name
         sha256 = file_digest(path) if path.is_file() else ""
         if sha256 != file["sha256"]:

@@ -178,6 +178,12 @@ def test_a_run_without_its_policies_is_not_bundled(run: Path, tmp_path: Path) ->
     assert not (tmp_path / "b.zip").exists()
 
 
+def test_only_the_policies_that_the_run_applied_are_taken_along(run: Path, tmp_path: Path) -> None:
+    (run / "policies" / "0-strict.yaml").write_text("version: 1")
+    (policy,) = (name for name in write_bundle(run, tmp_path / "b.zip") if name.startswith("policies/"))
+    assert policy.endswith("-policy.yaml")
+
+
 def test_a_run_without_its_baseline_is_not_bundled(run: Path, tmp_path: Path) -> None:
     docket = json.loads((run / "docket.json").read_text())
     (run / "docket.json").write_text(json.dumps({**docket, "baseline": True}))

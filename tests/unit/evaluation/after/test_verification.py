@@ -181,6 +181,11 @@ def test_a_policy_that_is_gone_is_named(run: Path) -> None:
         verified(run)
 
 
+def test_a_policy_that_the_run_did_not_apply_is_named(run: Path) -> None:
+    (run / "policies" / "0-strict.yaml").write_text("version: 1")
+    assert verified(run).differences == ("policies/0-strict.yaml is no policy that the run applied",)
+
+
 def test_waivers_are_judged_on_the_day_of_the_run(run: Path) -> None:
     docket = json.loads((run / "docket.json").read_text())
     (run / "docket.json").write_text(json.dumps({**docket, "date": "2026-07-02"}))
