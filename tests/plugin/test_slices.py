@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.conftest import Project
+from tests.plugin.conftest import Project, ends
 
 RULE = "  - {{id: s, metric: accuracy_drop, where: {where}, judge: point, max: 20pp}}\n"
 
@@ -42,6 +42,13 @@ def test_a_slice_without_rows_is_an_error(parted: Project, where: str, problem: 
     parted.write("policy.yaml", before)
     assert result.ret == 4
     assert problem in result.stderr.str()
+
+
+def test_data_that_cannot_be_read_are_not_said_to_lack_a_slice(parted: Project) -> None:
+    with_rule(parted, "{meta.camera: night}")
+    parted.write("data.jsonl", "{}")
+    ends(parted.run("--vlm-report=out"), 11, "INCOMPLETE  8 tests ended in an error*")
+    assert "data.jsonl:1" in (parted.path / "out" / "summary.md").read_text()
 
 
 def test_a_rule_judges_each_slice_by_itself(parted: Project) -> None:

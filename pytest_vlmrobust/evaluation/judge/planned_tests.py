@@ -110,7 +110,7 @@ class PlannedTests:
     def check_slices(self) -> None:
         """Refuses rules and waivers about slices of metadata that no row of the data is in."""
         judged = [test for tests in self.judged_by_model().values() for test in tests]
-        refuse_empty_slices(self.policies.values(), judged, self.data.strata)
+        refuse_empty_slices(self.policies.values(), judged, self.data.readable_strata)
 
     def expanded(self) -> tuple[SelectedTest, ...]:
         """Returns the selected tests, with each setting of a summary metric by its own name."""

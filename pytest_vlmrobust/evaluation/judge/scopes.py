@@ -217,16 +217,19 @@ def refuse_unknown_scopes(
 
 
 def refuse_empty_slices(
-    policies: Iterable[Policy], tests: Sequence[MetricKey], strata: Callable[[Iterable[str]], Iterable[str]]
+    policies: Iterable[Policy], tests: Sequence[MetricKey], strata: Callable[[Sequence[str]], Iterable[str] | None]
 ) -> None:
-    """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about."""
+    """Looks whether the data of a run have rows in each slice of metadata that a rule or a waiver is about.
+
+    Data that cannot be read may have them: ``strata`` returns ``None``, and the tests report why.
+    """
     for policy in policies:
         for scope, effect in _scopes(policy):
             kind = kind_of_stratum(scope.category[0]) if scope.category else ""
             about = sorted({test.dataset for test in tests if replace(scope, category=()).matches(test)}) if kind else []
-            if not about:
+            if not about or (found := strata(about)) is None:
                 continue
-            names = sorted(strata(about))
+            names = sorted(found)
             values = [name.removeprefix(f"{kind}=") for name in names if kind_of_stratum(name) == kind]
             for glob in scope.category:
                 if any(Scope(category=(glob,)).admits("category", name) for name in names):

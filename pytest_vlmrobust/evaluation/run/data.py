@@ -203,6 +203,10 @@ class RunData:
         """Returns the categories and slices of datasets; unreadable datasets are left out."""
         return {stratum for name in dict.fromkeys(names) for sample in self._chosen(name, "") for stratum in sample.strata}
 
+    def readable_strata(self, names: Sequence[str]) -> set[str] | None:
+        """Returns the categories and slices of datasets; ``None`` if one of them cannot be read."""
+        return self.strata(names) if all(self._chosen(name, "") for name in names) else None
+
     def most_options(self, name: str) -> int:
         """Returns the largest number of options in a dataset; 0 if it cannot be read."""
         return max((len(sample.options) for sample in self._chosen(name, "")), default=0)
