@@ -197,6 +197,7 @@ def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> s
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             TimedLock().watch(connection)
             _prepare(connection, path, schema, read_only=read_only)
+            connection.set_progress_handler(None, 0)  # a merge of large stores takes its time; a Database sets its own clock
     except BaseException:
         connection.close()
         raise

@@ -11,14 +11,16 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
-from pytest_vlmrobust.store import Store
-from pytest_vlmrobust.store.database import TimedLock, explain_errors, network_file_system, transaction
+from pytest_vlmrobust.store import Store, database
+from pytest_vlmrobust.store.database import Database, TimedLock, connect, explain_errors, network_file_system, transaction
 
 from .conftest import Execute
 
@@ -357,6 +359,19 @@ def test_no_interrupt_leaves_a_lock_held() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert came > 0
+
+
+def test_only_a_database_has_a_clock_so_that_a_merge_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = connect(tmp_path / "answers.sqlite", read_only=False)
+    began = time.monotonic()
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=lambda: began + 10 * database.STATEMENT_SECONDS))
+    count = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000) select max(i) from n"
+    assert connection.execute(count).fetchone() == (200000,)
+    opened = Database(tmp_path / "answers.sqlite", connection)
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=lambda: began + 20 * database.STATEMENT_SECONDS))
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        connection.execute(count)
+    opened.close()
 
 
 def test_an_interrupt_that_comes_with_the_lock_leaves_no_transaction_open(tmp_path: Path) -> None:
