@@ -177,6 +177,8 @@ class Measurement:
     """The answers that budgets are about: all that it rests on, and of a cell the attempts that it is compared with."""
     earlier: Sequence[CellResult] = ()
     """The answers of the earlier run that it is compared with."""
+    clean: CellResult | None = None
+    """The clean answers that categories are compared with; ``None`` if no rule is about categories."""
     excused: str = ""
     """Why unreadable answers break no budget: the model is not shown to do the task."""
     why_not_passed: str = ""
@@ -273,7 +275,8 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
     attempts = tried[0] if tried else None
     scores = CellScores(answers, test, result, attempts, baseline, intervals=not sources.is_part)
     estimates = [(metric_key(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
-    estimates += _by_category(scores, sources)
+    by_category = _by_category(scores, sources)
+    estimates += by_category
     draft = _draft(cell, [result])
     if not sources.is_look:
         beside = [*blind_unparsed(result), *_canaries(scores, sources)]
@@ -311,6 +314,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
         draft,
         [result, *tried],
         baseline.earlier([cell]) if baseline else (),
+        scores.clean if by_category else None,
         excused,
         why_not_passed=_why_not_passed(cell, str(cell.setting), sources),
     )

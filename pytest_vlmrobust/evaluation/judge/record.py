@@ -64,24 +64,32 @@ def judge_estimates(
         if measure.outcome is Outcome.PASS and measurement.why_not_passed:
             estimate = dataclasses.replace(estimate, valid=False, reason=measurement.why_not_passed)  # noqa: PLW2901
             measure = _judged(policy, test, estimate, today, None if decided is None else {})
-        elif measure.outcome is Outcome.PASS and (unread := _unread_in(measurement, test.category, policy, today)):
+        elif measure.outcome is Outcome.PASS and (unread := _unread_in(measurement, test, policy, today)):
             estimate = Estimate(math.nan, estimate.n, reason=unread)  # noqa: PLW2901
             measure = _judged(policy, test, estimate, today, None if decided is None else {})
         judged.append((test, estimate, measure))
     return judged
 
 
-def _unread_in(measurement: Measurement, category: str, policy: Policy, today: date) -> str:
+def _unread_in(measurement: Measurement, test: MetricKey, policy: Policy, today: date) -> str:
     """Returns that too many answers about a category or slice cannot be read, which hardly shows in all of them."""
-    if not category or measurement.excused:
+    if not test.category or measurement.excused:
         return ""
+    compared = measurement.clean if quantities()[test.metric].compares_with_clean else None
+    groups = [measurement.results, [] if compared is None else [compared]]
+    reasons = (too_many_unread(policy, _of_stratum(results, test.category), today) for results in groups)
+    return next(filter(None, reasons), "")
+
+
+def _of_stratum(results: Iterable[CellResult], stratum: str) -> list[CellResult]:
+    """Returns the answers about a category, sub-task or slice."""
     parts = []
-    for result in measurement.results:
+    for result in results:
         places = range(len(result.samples)) if result.places is None else result.places
         named = [(*sample.strata, sub_task_of(sample)) for sample in result.samples]
-        own = [place for place, names in zip(places, named, strict=True) if category in names]
+        own = [place for place, names in zip(places, named, strict=True) if stratum in names]
         parts += [result.part(own)] if own else []
-    return too_many_unread(policy, parts, today)
+    return parts
 
 
 def judge_budgets(measurement: Measurement, policy: Policy, today: date) -> list[Measure]:

@@ -267,6 +267,20 @@ def test_a_category_that_cannot_be_read_keeps_no_bound(world: World, judge: Made
     assert right.outcome is (Outcome.PASS if said == "B" else Outcome.FAIL)
 
 
+@pytest.mark.parametrize("said", ["A", "Hm?"])
+def test_a_category_keeps_no_bound_beside_clean_answers_that_cannot_be_read(world: World, judge: Made, said: str) -> None:
+    """Nothing is lost from clean answers that are not right, and the cell's own answers can be read."""
+    world.samples = [sample(number, category="night" if number < 3 else "day") for number in range(60)]
+    world.samples[9] = dataclasses.replace(world.samples[9], category="night", changed_by=frozenset({"flip_v"}))
+    clean_night = {("clean", f"q{number}") for number in (0, 1, 2, 9)}
+    world.model.answer = lambda request: said if (request.setting, request.sample_id) in clean_night else "B"
+    for metric, bound in (("accuracy_drop", "max: 5pp"), ("harmful_flip_rate", "max: 5%"), ("label_preserving_drop", "max: 5pp")):
+        record = judge(f"{{id: night, metric: {metric}, where: {{category: night}}, {bound}}}").run(cell("flip_v"))
+        assert record.outcome is (Outcome.PASS if said == "A" else Outcome.INCONCLUSIVE), metric
+    right = judge("{id: night, metric: accuracy, where: {category: night}, min: 50%}").run(cell("flip_v"))
+    assert right.outcome is Outcome.PASS
+
+
 @pytest.mark.parametrize("where", ["OCR", "OCR/KIE"])
 def test_a_sub_task_that_cannot_be_read_keeps_no_bound(world: World, judge: Made, where: str) -> None:
     kinds = [("OCR", "KIE") if number < 6 else ("Math", "Geo") for number in range(120)]
