@@ -40,6 +40,8 @@ FAMILIES = (
     *(options, typographic, wording, adapters),
 )
 """The modules that register the built-in perturbations on import."""
+BUILT_IN = frozenset(REGISTRY.loaded_things())
+"""The names of the built-in perturbations: nothing else is registered before them."""
 OFFERED_GRIDS = preprocessing.GRIDS
 """Grids of patches. Importing them from here keeps the order of registration fixed."""
 

@@ -23,6 +23,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, finge
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage, parts_of
+from pytest_vlmrobust.perturbations.catalog import BUILT_IN
 from pytest_vlmrobust.perturbations.pixels import Painted
 from pytest_vlmrobust.perturbations.questions import perturbed, split
 from pytest_vlmrobust.perturbations.registry import REGISTRY
@@ -273,12 +274,11 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
 
 
 def declared_perturbations() -> dict[str, str]:
-    """Returns, for each perturbation that is not of this package, what tells its declared levels and version from others."""
-    records = map(REGISTRY.get, REGISTRY.names())
+    """Returns, for each loaded perturbation that is not built in, what tells its levels and version from others."""
     return {
-        each.name: fingerprint({"version": each.version, "levels": {str(level): dict(of) for level, of in each.levels.items()}})
-        for each in records
-        if each.function.__module__.partition(".")[0] != __name__.partition(".")[0]
+        name: fingerprint({"version": each.version, "levels": {str(level): dict(of) for level, of in each.levels.items()}})
+        for name, each in REGISTRY.loaded_things().items()
+        if name not in BUILT_IN
     }
 
 

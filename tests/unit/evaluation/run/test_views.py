@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets.images import FileImage
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.run import views as module
-from pytest_vlmrobust.evaluation.run.views import ViewMaker, code_digest
+from pytest_vlmrobust.evaluation.run.views import ViewMaker, code_digest, declared_perturbations
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage, Fitted, Move, Moved
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import Policy
@@ -191,6 +192,19 @@ def test_recipes_depend_on_the_version_of_a_perturbation(monkeypatch: pytest.Mon
     raised = dataclasses.replace(REGISTRY.get("invert"), version=REGISTRY.get("invert").version + 1)
     monkeypatch.setitem(REGISTRY._things, "invert", raised)
     assert maker.recipe(one, FIXED) != before
+
+
+def test_own_levels_of_a_built_in_function_are_declared_and_packages_stay_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = EntryPoint("broken_of_the_test", "no_such_package:thing", "pytest_vlmrobust.perturbations")
+    monkeypatch.setitem(REGISTRY._installed_entries(), broken.name, broken)
+    assert "gaussian_blur" not in declared_perturbations()
+    built_in = REGISTRY.get("gaussian_blur")
+    digests = []
+    for radius in (1.0, 9.0):
+        own = dataclasses.replace(built_in, name="blur_of_the_test", levels={"low": {"radius": radius}})
+        monkeypatch.setitem(REGISTRY._things, own.name, own)
+        digests.append(declared_perturbations()[own.name])
+    assert digests[0] != digests[1]
 
 
 def test_recipes_depend_on_the_code_and_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
