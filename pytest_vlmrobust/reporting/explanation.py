@@ -80,8 +80,8 @@ class ViewedTest:
         """A waiver item for a thresholds file that covers its breach, without owner and reason.
 
         It is YAML in parts, between which lines may break. A file with these two still empty is refused, so that nobody waives by
-        pasting alone. Its cap is beyond the interval. Empty if no waiver can cover it, as for a broken budget,
-        or where it would hide a model that ignores its images.
+        pasting alone. Its cap is beyond the interval, or beyond the value where that is judged. Empty if no waiver can cover it,
+        as for a broken budget, or where it would hide a model that ignores its images.
         """
         record, measure = self.record, self.measure
         if record.outcome is not Outcome.FAIL or measure is None or not measure.rule:
@@ -90,7 +90,8 @@ class ViewedTest:
         if not ends or min(ends) <= measure.value <= max(ends):
             return []
         above = measure.value > max(ends)
-        beyond = [end for end in (measure.value, measure.high if above else measure.low) if math.isfinite(end)]
+        shown = math.nan if measure.judge == "value" else measure.high if above else measure.low
+        beyond = [end for end in (measure.value, shown) if math.isfinite(end)]
         cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
         about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
         where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]

@@ -294,9 +294,30 @@ def test_a_stub_of_a_waiver_covers_the_breach_once_somebody_signs_it(tmp_path: P
     assert not waiver.applies(MetricKey("m", "d", "accuracy_drop", "fog:mid", "weather", "mid"))
 
 
-@pytest.mark.parametrize(("value", "cap"), [(1.0, 1.0), (0.999, 1.0), (0.304, 0.31)])
-def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(tmp_path: Path, value: float, cap: float) -> None:
-    measure = Measure("accuracy_drop", value, bound="0.2", ends=(0.2,), outcome=Outcome.FAIL, rule="drop", source="p.yaml:4")
+@pytest.mark.parametrize(
+    ("value", "high", "target", "cap"),
+    [
+        (1.0, math.nan, "population", 1.0),
+        (0.999, math.nan, "population", 1.0),
+        (0.304, math.nan, "population", 0.31),
+        (0.304, 0.52, "population", 0.52),
+        (0.304, 0.52, "dataset", 0.31),  # the value is judged: a cap beyond the interval would cover what nobody saw
+    ],
+)
+def test_the_cap_of_a_stub_is_one_that_a_policy_accepts(
+    tmp_path: Path, value: float, high: float, target: str, cap: float
+) -> None:
+    measure = Measure(
+        "accuracy_drop",
+        value,
+        high=high,
+        target=target,
+        bound="0.2",
+        ends=(0.2,),
+        outcome=Outcome.FAIL,
+        rule="drop",
+        source="p.yaml:4",
+    )
     text = render(
         record("m-d-fog:high", Outcome.FAIL, setting="fog:high", measures=(measure,)), facts=RunFacts(origins=origins(0))
     )
