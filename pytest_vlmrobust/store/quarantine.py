@@ -100,7 +100,7 @@ def _chosen(seconds: float | None, environment: Mapping[str, str] = os.environ) 
     raise UsageError(f"${VARIABLE} is {text!r:.100}. Expected a number of seconds, such as {SECONDS:g}")
 
 
-_PREFIX, _LOCK = "vlmrobust-", ".lock"
+_PREFIX, _LOCK = "vlmrobust-", ".lock-of-quarantine"
 
 
 def _scratch_folder() -> str:

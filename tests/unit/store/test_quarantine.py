@@ -109,12 +109,12 @@ def test_child_ends_when_its_parent_is_killed_and_the_next_command_removes_its_f
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "vlmrobust-fill").mkdir()  # not of a quarantine
     (tmp_path / "vlmrobust-pipe").mkdir()
-    os.mkfifo(tmp_path / "vlmrobust-pipe" / ".lock")  # reading it would never end
+    os.mkfifo(tmp_path / "vlmrobust-pipe" / ".lock-of-quarantine")  # reading it would never end
     code = ENTER.format(limits="") + "print(os.getpid(), flush=True); time.sleep(60)"
     with subprocess.Popen(command(code), stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert int(parent.stdout.readline()) != parent.pid
-        (scratch,) = tmp_path.glob("vlmrobust-*/.lock")
+        (scratch,) = tmp_path.glob("vlmrobust-*/.lock-of-quarantine")
         assert run("").returncode == 0
         assert scratch.exists(), "its command still runs"
         started = time.monotonic()
