@@ -61,8 +61,7 @@ def parse(typed: str) -> HubName:
     HubName(id='MMMU/MMMU_Pro', config='standard (10 options)', revision='main', split='test')
     """
     rest = typed.removeprefix("hf:")
-    folder = typed_path(rest)
-    if rest and folder.is_dir():
+    if rest and (folder := typed_path(rest)).is_dir():
         return HubName(str(folder))
     match = _PARTS.fullmatch(rest)
     if match is None:
