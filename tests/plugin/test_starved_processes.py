@@ -60,7 +60,8 @@ def test_closed_streams_change_no_decision(gate: Project, closed: str, decision:
 
 def test_junit_among_what_pytest_prints_is_not_read(gate: Project) -> None:
     with (gate.path / "log").open("wb") as log:
-        assert ForkedPytest([*GATE, "--junitxml=log"], gate.path, stdout=log).wait() == 0
+        code = ForkedPytest([*GATE, "--junitxml=log"], gate.path, stdout=log).wait()
+    assert code == 0, (gate.path / "log").read_text(errors="replace")
     assert gate.results("out")["decision"] == "GO"
 
 
