@@ -104,11 +104,8 @@ class GateCount:
     @property
     def brief(self) -> str:
         """The short form on the end page of a run; reports have the whole sentence."""
-        risk = (
-            "a rule judges values, so the risk of a wrong GO has no bound"
-            if self.bound is None
-            else f"risk of a wrong GO: {percent(self.bound)} at most"
-        )
+        by_value = "no bound on its risk: judged by value"
+        risk = by_value if self.bound is None else f"risk of a wrong GO: {percent(self.bound)} at most"
         again = " (as an earlier run)" if self.repeats else ""
         return f"{self.name}: gate {self.number} on these {quantity(self.n, 'question')}{again}; {risk}"
 
