@@ -72,6 +72,7 @@ class Baseline(StoredAnswers):
                 f"directory that --vlm-report wrote.{did_you_mean(run.name, known)}"
             )
         baseline = cls(Evidence.open(run, read_only=True), trusting=trusting, common=common, called=called)
+        baseline.evidence.refuse_impossible_counts()
         if not baseline._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
         return baseline

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request, Score
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, answered_by
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -25,6 +25,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Answer, Evidence
 from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, measure, picture, present, sample, sweep_of
+from tests.unit.store.conftest import forge
 
 SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
 RULES = """
@@ -248,6 +249,13 @@ def test_a_directory_without_evidence_is_refused(tmp_path: Path) -> None:
         Baseline.open(tmp_path)
     Evidence.open(tmp_path).close()
     with pytest.raises(UsageError, match="the run measured nothing that could be compared with"):
+        Baseline.open(tmp_path)
+
+
+def test_a_forged_file_is_refused_before_its_answers_are_read(tmp_path: Path) -> None:
+    """The gate reads it in its own process: its pages would be met without end."""
+    forge(tmp_path)
+    with pytest.raises(StoreError, match="claims more rows in answers than"):
         Baseline.open(tmp_path)
 
 
