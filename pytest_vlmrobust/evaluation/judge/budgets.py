@@ -254,8 +254,9 @@ def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, 
 
 def too_many_unread(policy: Policy, results: Sequence[CellResult], today: date) -> str:
     """Returns that more of these answers were unreadable, or refused, than the policy lets a test have; else an empty text."""
-    broken = budget_measures(policy, results, today) if results else []
-    return next((each.reason for each in broken if each.outcome is Outcome.FAIL), "")
+    if not any(result.count("unparsed") for result in results):
+        return ""
+    return next((each.reason for each in budget_measures(policy, results, today) if each.outcome is Outcome.FAIL), "")
 
 
 def _scores(result: CellResult) -> StoredScores:

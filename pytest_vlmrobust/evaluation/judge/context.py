@@ -27,7 +27,7 @@ from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.metrics.estimation import Described
 from pytest_vlmrobust.metrics.families import FamilyProperty
-from pytest_vlmrobust.metrics.record import Facts, Metric
+from pytest_vlmrobust.metrics.record import Facts
 from pytest_vlmrobust.metrics.table import CONFIDENCE, ScoreTable
 from pytest_vlmrobust.policies import MetricFacts
 
@@ -299,12 +299,6 @@ class Quantity:
     def compares_with_earlier_run(self) -> bool:
         """Whether it needs an earlier run."""
         return self.facts.suite == BASELINE
-
-    @property
-    def compares_with_clean(self) -> bool:
-        """Whether it is about what is lost from clean answers."""
-        facts = self.facts
-        return Needs.CLEAN in facts.needs if isinstance(facts, Metric) else isinstance(facts, Facts) and "`clean`" in facts.reads
 
     @property
     def policy_facts(self) -> MetricFacts:

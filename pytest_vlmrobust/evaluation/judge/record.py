@@ -37,7 +37,7 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
     )
     if not isinstance(measurement.planned, Cell):
         reason = reason or measurement.estimates[0][1].reason
-    if others := [one.reason for one in measures if one is not verdict and one.outcome is verdict.outcome is Outcome.FAIL]:
+    if others := [each.reason for each in measures if each is not verdict and each.outcome is verdict.outcome is Outcome.FAIL]:
         reason += f"; also broken: {on_one_line(first_few(others, 1))}"
     return dataclasses.replace(
         draft,
@@ -75,9 +75,9 @@ def _unread_in(measurement: Measurement, test: MetricKey, policy: Policy, today:
     """Returns that too many answers about a category or slice cannot be read, which hardly shows in all of them."""
     if not test.category or measurement.excused:
         return ""
-    compared = measurement.clean if quantities()[test.metric].compares_with_clean else None
-    groups = [measurement.results, [] if compared is None else [compared]]
-    reasons = (too_many_unread(policy, _of_stratum(results, test.category), today) for results in groups)
+    groups = [measurement.results, [] if measurement.clean is None else [measurement.clean]]
+    unread = [results for results in groups if any(result.count("unparsed") for result in results)]  # in most runs none
+    reasons = (too_many_unread(policy, _of_stratum(results, test.category), today) for results in unread)
     return next(filter(None, reasons), "")
 
 
