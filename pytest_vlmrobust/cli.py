@@ -108,7 +108,7 @@ def _run(typed: list[str], *, limited: bool) -> int:
 
 
 def _print_usage_error(error: typer.TyperException) -> None:
-    """Prints the usage of a command, what is wrong with its line, and the nearest name to one that is misspelt."""
+    """Prints the usage of a command, the mistake in its line, and the nearest known name."""
     context: Any = getattr(error, "ctx", None)
     option = getattr(error, "option_name", "") if hasattr(error, "possibilities") else ""
     message = error.message if option else error.format_message()
@@ -129,14 +129,14 @@ class _Command(TyperCommand):
     """A command with a plain help. It runs in quarantine if its function has limits and a user typed it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses an option in the place of the value of another: no file is to be named --strict."""
+        """Refuses an option where the value of another one is expected: ``--out --strict`` names no file."""
         before = args[: args.index("--") + 1] if "--" in args else args
         values = {
             name for option in self.params if isinstance(option, TyperOption) and not option.is_flag for name in option.opts
         }
         for name, value in pairwise([*before, "--"]):
             if name in values and value.startswith("--") and not ctx.resilient_parsing:  # as in completing a line
-                ctx.fail(f"Option {name!r} requires an argument. To name one that begins with --: {name}=VALUE")
+                ctx.fail(f"Option {name!r} requires an argument. If the value begins with --, write {name}=VALUE")
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:

@@ -411,7 +411,7 @@ def _load_weights(source: ModelSource, placement: Placement) -> tuple[Any, list[
     if placement.adapter:
         _apply_adapter(model, placement.adapter)
         base = str(next(iter(model.peft_config.values())).base_model_name_or_path or source.location)
-        if Path(base).name != Path(source.location).name:  # the shapes fit, which those of another release do too
+        if Path(base).name != Path(source.location).name:  # another release has the same shapes
             notes.append(f"runs an adapter that was made for {base}. Check that {source.location} is the same model")
     if placement.embeds_by_matrix:
         embed_by_matrix(model)

@@ -1,1 +1,1 @@
-"""The commands of `vlmrobust`: each module holds those of one subject, as functions whose parameters are the arguments."""
+"""The commands of `vlmrobust`: each module has the commands of one subject. The parameters of a function are its arguments."""

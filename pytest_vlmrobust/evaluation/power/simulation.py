@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decide
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge.context import BASELINE, OBSERVATORY
 from pytest_vlmrobust.evaluation.judge.measurements import metric_keys
@@ -35,7 +36,7 @@ from pytest_vlmrobust.metrics.table import LEAST_PICTURES
 from pytest_vlmrobust.policies import Extent, JudgedBy, MetricKey, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
-from .profiles import CONFIDENT, OF_FLAGS, QUESTIONS, beside_scores
+from .profiles import CONFIDENT, OF_FLAGS, QUESTIONS, Profile, Views, beside_scores
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.metrics.statistics.clusters import Clusters
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
     from .profiles import ModelProfile
 
     Array = NDArray[np.float64]
-
-
-from pytest_vlmrobust.core.errors import UsageError
-
-from .profiles import Profile, Views
 
 SIMULATED = ("corruptions", "patches", "resolution", *QUESTIONS, OBSERVATORY)
 """Suites whose answers can be drawn: of questions, or of the Observatory's tasks."""

@@ -105,14 +105,13 @@ def measured_facts(
             problems.pop(record.model, None)
     datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
 
-    def found(name: str, ref: ModelRef) -> object:
-        in_process = name in problems
-        return {"error": problems[name]["problem"]} if in_process else _or_error(partial(_fingerprint, hold_backend, ref))
+    def fingerprint_of(name: str, ref: ModelRef) -> object:
+        if stored := fingerprints.get(name):
+            return stored
+        return {"error": problems[name]["problem"]} if name in problems else _or_error(partial(_fingerprint, hold_backend, ref))
 
     return {
-        "models": {
-            name: {**model_origin(ref), "fingerprint": fingerprints.get(name) or found(name, ref)} for name, ref in models.items()
-        },
+        "models": {name: {**model_origin(ref), "fingerprint": fingerprint_of(name, ref)} for name, ref in models.items()},
         "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},
         "outcomes": dict(Counter(str(record.outcome) for record in records)),
     }
