@@ -27,7 +27,7 @@ from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.metrics.estimation import Described
 from pytest_vlmrobust.metrics.families import FamilyProperty
-from pytest_vlmrobust.metrics.record import Facts
+from pytest_vlmrobust.metrics.record import Facts, Metric
 from pytest_vlmrobust.metrics.table import CONFIDENCE, ScoreTable
 from pytest_vlmrobust.policies import MetricFacts
 
@@ -299,6 +299,11 @@ class Quantity:
     def compares_with_earlier_run(self) -> bool:
         """Whether it needs an earlier run."""
         return self.facts.suite == BASELINE
+
+    @property
+    def may_compare_with_clean(self) -> bool:
+        """Whether clean answers decide it too. A metric declares that; of other quantities it is assumed."""
+        return not isinstance(self.facts, Metric) or Needs.CLEAN in self.facts.needs
 
     @property
     def policy_facts(self) -> MetricFacts:

@@ -75,7 +75,9 @@ def _unread_in(measurement: Measurement, test: MetricKey, policy: Policy, today:
     """Returns that too many answers about a category or slice cannot be read, which hardly shows in all of them."""
     if not test.category or measurement.excused:
         return ""
-    groups = [measurement.results, [] if measurement.clean is None else [measurement.clean]]
+    groups = [measurement.results]
+    if measurement.clean is not None and quantities()[test.metric].may_compare_with_clean:
+        groups.append([measurement.clean])
     unread = [results for results in groups if any(result.count("unparsed") for result in results)]  # in most runs none
     reasons = (too_many_unread(policy, _of_stratum(results, test.category), today) for results in unread)
     return next(filter(None, reasons), "")
