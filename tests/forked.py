@@ -32,6 +32,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ENDINGS = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Signals that end a process which does not handle them."""
+ENVIRONMENT = {**os.environ}
+"""What copies are made of starts in it: not in that of the test that happens to be first."""
 
 STANDS_FOR_A_WORKER = """
 import os, signal, socket, sys
@@ -143,7 +145,9 @@ def _worker(usual: Any, spec: Any, address: str = "") -> list[str]:
 def _server() -> str:
     """Starts the process that copies are made of, and returns its address. It ends when this one does."""
     address = f"{tempfile.mkdtemp(prefix='forked-')}/socket"
-    process = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=ENVIRONMENT
+    )
     atexit.register(process.communicate)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
@@ -227,6 +231,7 @@ def _begin(connection: socket.socket) -> str:
     os.chdir(given["directory"])
     os.environ.clear()
     os.environ.update(given["environment"])
+    time.tzset()
     sys.path[:0] = [given["directory"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.argv = ["pytest", *given.get("arguments", ())]
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
