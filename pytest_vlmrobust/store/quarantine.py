@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError
@@ -30,7 +30,7 @@ LARGEST_FILE = 8 * 2**30
 """Bytes of a file that a command may write, temporary files included."""
 _SHARE = 0.5
 """The share of the machine's memory that a command may take."""
-_PASSED_ON = ("SIGHUP", "SIGTERM")
+_PASSED_ON = tuple(signal.Signals[name] for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))  # Windows has no SIGHUP
 """Signals to the parent that the child gets, and that end the parent after it."""
 _GIVEN = 0.5
 """Seconds that a child has to end by itself after Ctrl-C: a terminal tells it, too, but ``kill -INT`` does not."""
@@ -48,6 +48,7 @@ def enter(*, seconds: float | None = SECONDS, largest_file: int | None = LARGEST
     if not hasattr(os, "fork") or threading.current_thread() is not threading.main_thread():
         return None
     seconds = _chosen(seconds)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # one that comes before their handlers waits for these
     scratch = _scratch_folder()  # the parent removes what a killed child leaves
     lives, parent_lives = os.pipe()
     gc.freeze()  # else collecting garbage writes to, and so copies, the memory that both processes share
@@ -57,15 +58,16 @@ def enter(*, seconds: float | None = SECONDS, largest_file: int | None = LARGEST
         _end_with_parent(lives)
         tempfile.tempdir = scratch
         _limit(largest_file)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return None
     os.close(lives)
     try:
-        status, is_late = _wait(child, seconds)
+        status, is_late = _wait(child, seconds, mask)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
-    if (number := signal.Signals(os.WTERMSIG(status))).name in _PASSED_ON:
+    if (number := signal.Signals(os.WTERMSIG(status))) in _PASSED_ON:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     raise refusal(f"took more than {seconds:g} s. Set {VARIABLE} to more" if is_late else _words(status))
@@ -129,6 +131,9 @@ def _end_with_parent(lives: int) -> None:
 
     fcntl.fcntl(lives, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lives, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):  # the pipe is open
+        os.read(lives, 1)
+        os.kill(os.getpid(), signal.SIGIO)
 
 
 def _limit(largest_file: int | None) -> None:
@@ -145,22 +150,27 @@ def _limit(largest_file: int | None) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # else each writer meets its own error
 
 
-def _wait(child: int, seconds: float | None) -> tuple[int, bool]:
-    """Returns the status of a child that ended, and whether it was late."""
+def _wait(child: int, seconds: float | None, mask: Iterable[int]) -> tuple[int, bool]:
+    """Returns the status of a child that ended, and whether it was late; ``mask`` blocks signals as before they were held."""
     is_late = False
+
+    def pass_on(number: int, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(child, number)
 
     def send(number: signal.Signals, after: float) -> None:
         def on_alarm(*_: object) -> None:
             nonlocal is_late
             is_late = number == signal.SIGKILL
-            os.kill(child, number)
+            pass_on(number)
 
         signal.signal(signal.SIGALRM, on_alarm)
         signal.setitimer(signal.ITIMER_REAL, after)
 
-    for number in (signal.Signals[name] for name in _PASSED_ON):
+    for number in _PASSED_ON:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
-            signal.signal(number, lambda given, _: os.kill(child, given))
+            signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     send(signal.SIGKILL, seconds or 0.0)  # 0 is never
     try:
         while True:

@@ -150,6 +150,34 @@ def test_signal_to_the_parent_ends_both_and_leaves_no_files(number: signal.Signa
     assert not folder.parent.exists()
 
 
+HIT_AT_FORK = """
+fork = os.fork
+def hit():
+    if child := fork():
+        os.kill(os.getpid(), {number})
+    time.sleep(0.3)
+    return child
+os.fork = hit
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_before_the_parent_waits_ends_both_and_leaves_no_files(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = called(HIT_AT_FORK.format(number=int(number)) + ENTER.format(limits="") + "time.sleep(60)")
+    assert (done.returncode, done.stderr) == (-number, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_child_ends_if_its_parent_was_killed_before_the_child_could_watch_it() -> None:
+    started = time.monotonic()
+    done = called(HIT_AT_FORK.format(number=int(signal.SIGKILL)) + ENTER.format(limits="") + "time.sleep(60)")  # until both end
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
+    assert time.monotonic() - started < 30
+
+
 @pytest.mark.parametrize("value", ["x", "0", "-1", "nan", "inf"])
 def test_variable_that_is_no_number_of_seconds_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLMROBUST_SECONDS", value)
