@@ -36,7 +36,6 @@ TESTS: Mapping[str, Sequence[str]] = {
     "policies/budgets.py": ("policies/test_budgets.py",),
     "policies/policy.py": ("policies/test_policy.py", "policies/test_load.py"),
     "policies/rules.py": ("policies/test_rules.py", "policies/test_judge.py", "policies/test_load.py"),
-    "policies/misspellings.py": ("policies/test_misspellings.py",),
     "evaluation/judge/requirements.py": ("evaluation/judge/test_requirements.py",),
     "metrics/accuracy.py": ("metrics/test_accuracy.py",),
     "metrics/statistics/means.py": ("metrics/statistics/test_means.py",),

@@ -40,7 +40,8 @@ from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
 from pytest_vlmrobust.perturbations.registry import REGISTRY, Corruption, aspects
 from pytest_vlmrobust.plugin.options import BASIC, Settings
-from pytest_vlmrobust.policies import Extent, json_schema, load_policy
+from pytest_vlmrobust.policies import Extent, load_policy
+from pytest_vlmrobust.policies.load import SCHEMA_FILE, thresholds_schema
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.reporting.markdown import questions
 from pytest_vlmrobust.shipped import shipped
@@ -330,7 +331,7 @@ def opening(file: Path) -> str:
 
 def schema_of_thresholds() -> str:
     """Returns the JSON Schema of thresholds files."""
-    return json.dumps(json_schema.thresholds_schema(known_metrics()), indent=2) + "\n"
+    return json.dumps(thresholds_schema(known_metrics()), indent=2) + "\n"
 
 
 def schema_of_models() -> str:
@@ -467,7 +468,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 
 
 FILES: dict[str, Callable[[], str]] = {
-    f"thresholds/{json_schema.FILE}": schema_of_thresholds,
+    f"thresholds/{SCHEMA_FILE}": schema_of_thresholds,
     f"docs/reference/{models_file.SCHEMA_FILE}": schema_of_models,
     f"docs/reference/{results.SCHEMA_FILE}": schema_of_results,
 }

@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from . import __version__
-from .commands import exports, filling, listing, papers, policies, power, runs, serving, starting, submitting, viewing
+from .commands import exports, filling, listing, papers, policies, power, runs, serving, starting
 from .commands.arguments import complain, say
 from .core.errors import VlmRobustError, did_you_mean
 from .core.words import on_one_line
@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, Sequence[Callable[..., int]]] = {
         policies.check,
         serving.probe,
         starting.open_,
-        viewing.view,
+        runs.view,
         runs.runs,
         runs.compare,
         listing.explain,
@@ -46,7 +46,7 @@ COMMANDS: Mapping[str, Sequence[Callable[..., int]]] = {
         papers.reproduce,
         filling.fill,
         filling.merge,
-        submitting.submit,
+        filling.submit,
         serving.serve_command,
     ),
 }

@@ -1,22 +1,24 @@
-"""Power: `vlmrobust power`."""
+"""Power: `vlmrobust power`, in words, as a table in Markdown, and as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
+from pytest_vlmrobust.commands.arguments import AsJson, DataFolder, Seed, find_run, in_quarantine, number, say, tell
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.power.study import NOTHING_LOST, SYNTHETIC, Shift, Study
 
-from .arguments import AsJson, DataFolder, Seed, find_run, in_quarantine, number, say, tell
-
 if TYPE_CHECKING:
+    from pytest_vlmrobust.evaluation.power.simulation import Power
     from pytest_vlmrobust.evaluation.power.study import Result
     from pytest_vlmrobust.policies import Policy
 
@@ -100,7 +102,6 @@ def power(
         vlmrobust power ours.yaml --samples 500 --no-search
         vlmrobust power default --profile latest
     """
-    from pytest_vlmrobust.reporting.power import result_json, result_table
     from pytest_vlmrobust.shipped import shipped
 
     if not policies and not table:
@@ -143,8 +144,6 @@ def power(
 
 
 def _print(results: Sequence[Result], study: Study) -> None:
-    from pytest_vlmrobust.reporting.power import result_lines, result_notes
-
     for result in results:
         say("\n".join(result_lines(result, study)))
         for note in result_notes(result, study):
@@ -169,3 +168,113 @@ def _run_of(name: str) -> Path | None:
     """Returns the directory of the run named by a profile, if it names one."""
     run = find_run(name)
     return run if run is not None and run.is_dir() else None
+
+
+_SHOWN = (Decision.GO, Decision.NO_GO, Decision.INCONCLUSIVE)
+_OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.WAIVED, Outcome.MEASURED)
+_MOST_NAMED = 4
+"""Number of rules to name among those that need most images, and of settings."""
+
+
+def result_lines(result: Result, study: Study) -> Iterator[str]:
+    """Yields the lines about one profile: the decisions, and a row for each rule."""
+    power, planned = result.power, result.simulation.planned
+    models = f", {study.models} models" if study.models > 1 else ""
+    grouped = f" in {result.groups[0]} groups of latent correlation {result.groups[1]:g}" if result.groups else ""
+    yield f"{power.profile} on {result.simulation.truth.dataset}: {power.n} samples{grouped}{models}, {power.runs} simulated runs"
+    shares = ", ".join(f"{each.value} {power.share(each):.2f} ± {2.0 * power.error(each):.2f}" for each in _SHOWN)
+    yield f"  {shares}{f', {planned.given}' if planned.given else ''}"
+    if result.needed is not None:
+        low, high = result.needed
+        needed = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
+        yield f"  80 % of runs end GO or NO-GO with {needed}"
+    widest = max(map(len, power.outcomes), default=4)
+    yield f"  {'rule':<{widest}}  PASS  FAIL  INCONCLUSIVE  NOT_APPLICABLE  WARNED  alone prevents GO"
+    for name, outcomes in power.outcomes.items():
+        passed, failed, undecided, inapplicable, waived, warned = (outcomes.get(outcome, 0.0) for outcome in _OUTCOMES)
+        yield (
+            f"  {name:<{widest}}  {passed + waived:4.2f}  {failed:4.2f}  {undecided:12.2f}  {inapplicable:14.2f}  {warned:6.2f}"
+            f"  {power.alone.get(name, 0.0):17.2f}"
+        )
+    if result.images_needed:
+        counts = ", ".join(f"{name} {count:,}" for name, count in result.images_needed[:_MOST_NAMED])
+        yield f"  fewer source images than this cannot pass, even if no answer changes: {counts}"
+
+
+def result_notes(result: Result, study: Study) -> Iterator[str]:
+    """Yields sentences about what the simulation of a profile leaves out."""
+    planned = result.simulation.planned
+    if changed := _partly_changed(result, study):
+        yield changed
+    yield from (f"never GO: {shortfall}" for shortfall in planned.shortfalls)
+    yield from (f"not simulated and assumed to be kept: {name}: {why}" for name, why in planned.left_out.items())
+    yield from (f"no say: {name}: {why}" for name, why in planned.idle.items())
+
+
+def result_table(name: str, results: Sequence[Result], study: Study) -> str:
+    """Returns the results of one policy in Markdown, a row for each profile."""
+    given = next((each.simulation.planned.given for each in results if each.simulation.planned.given), "")
+    lines = [
+        f"### {name}\n",
+        f"| true model | dataset | n | GO{f' ({given})' if given else ''} | NO-GO | INCONCLUSIVE | kept from GO by |",
+        "|---|---|--:|--:|--:|--:|---|",
+    ]
+    for result in results:
+        power = result.power
+        shares = " | ".join(f"{power.share(decision):.2f}" for decision in _SHOWN)
+        n = f"{power.n} in {result.groups[0]} groups" if result.groups else power.n
+        lines.append(f"| {power.profile} | {result.simulation.truth.dataset} | {n} | {shares} | {_culprits(power)} |")
+    lines.append("")
+    lines += [f"{said[0].upper()}{said[1:]}." for said in sorted({_partly_changed(each, study) for each in results} - {""})]
+    never = {reason for each in results for reason in each.simulation.planned.shortfalls}
+    lines += [f"Never GO without more: {reason}." for reason in sorted(never)]
+    if left := {rule: why for each in results for rule, why in each.simulation.planned.left_out.items()}:
+        kept = "; ".join(f"{rule} ({why})" for rule, why in sorted(left.items()))
+        lines.append(f"Not simulated and assumed to be kept: {kept}.")
+    latent = {f"latent correlation within a group {each.groups[1]:g}; " for each in results if each.groups}
+    runs = f"{study.runs} simulated runs a row, seed {study.seed}"
+    lines.append(f"{''.join(latent)}{runs}: Monte Carlo error at most {0.5 / study.runs**0.5:.3f}.\n")
+    return "\n".join(lines)
+
+
+def result_json(result: Result, study: Study) -> dict[str, Any]:
+    """Returns the results for one profile as JSON."""
+    power, planned = result.power, result.simulation.planned
+    groups, correlation = result.groups or (None, None)
+    return {
+        "profile": power.profile,
+        "dataset": result.simulation.truth.dataset,
+        "samples": power.n,
+        "groups": groups,
+        "correlation": correlation,
+        "runs": power.runs,
+        "decisions": {decision.value: power.share(decision) for decision in _SHOWN},
+        "standard_errors": {decision.value: power.error(decision) for decision in _SHOWN},
+        "rules": {
+            name: {outcome.value: share for outcome, share in outcomes.items()} for name, outcomes in power.outcomes.items()
+        },
+        "alone": dict(power.alone),
+        "samples_for_80_percent": None if result.needed is None else {"too_few": result.needed[0], "enough": result.needed[1]},
+        "given": planned.given,
+        "not_simulated": dict(planned.left_out),
+        "no_say": dict(planned.idle),
+        "never_go": list(planned.shortfalls),
+        "changed_questions": study.partly_changed(result),
+    }
+
+
+def _partly_changed(result: Result, study: Study) -> str:
+    """Returns a sentence about the settings that change a part of the questions; empty without one."""
+    if not (counts := study.partly_changed(result)):
+        return ""
+    shown = first_few([f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda each: each[1])], _MOST_NAMED)
+    return f"tests count the questions that a setting changes, so rules about these hold less often than simulated: {shown}"
+
+
+def _culprits(power: Power) -> str:
+    against = {
+        name: sum(outcomes.get(outcome, 0.0) for outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE))
+        for name, outcomes in power.outcomes.items()
+    }
+    worst = sorted((name for name, share in against.items() if share >= 0.05), key=lambda name: -against[name])[:3]
+    return ", ".join(f"{name} {against[name]:.2f}" for name in worst)

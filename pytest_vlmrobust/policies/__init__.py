@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .budgets import BlindModels, Budgets, Condition, Coverage, Extent, suites_of
 from .load import MetricFacts, load_policy, parse_policy
-from .misspellings import intended_name, misspellings
 from .policy import BUDGET_CELLS, BUDGET_DATASETS, Policy, PolicyFile, Replacement
 from .rules import (
     NO_LEVEL,
@@ -21,6 +20,8 @@ from .rules import (
     Tier,
     Treatment,
     Waiver,
+    intended_name,
+    misspellings,
 )
 
 __all__ = [

@@ -1,8 +1,9 @@
-"""Reads thresholds files: keys, values, and how later files override earlier ones."""
+"""Reads thresholds files: keys, values, and how later files override earlier ones; and their JSON Schema."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,12 +16,10 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.sample import META, slice_name
 from pytest_vlmrobust.files.document import Entry, parse_document, read_all, read_bytes, read_keys, shorten
-from pytest_vlmrobust.files.values import IDENTIFIER, PERSON, TEXT, VISIBLE_TEXT, Value, choice, list_of, one_or_more
-from pytest_vlmrobust.shipped import shipped
-
-from .budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
-from .policy import Policy, PolicyFile, Replacement
-from .rules import (
+from pytest_vlmrobust.files.values import IDENTIFIER, PERSON, TEXT, VISIBLE_TEXT, Value, choice, list_of, mapping, one_or_more
+from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, COVERAGE_KEYS, BlindModels, Budgets, Coverage, Extent
+from pytest_vlmrobust.policies.policy import Policy, PolicyFile, Replacement
+from pytest_vlmrobust.policies.rules import (
     EVERYTHING,
     FRACTION,
     NO_LEVEL,
@@ -40,6 +39,7 @@ from .rules import (
     parse_quantity,
     unit_of,
 )
+from pytest_vlmrobust.shipped import shipped
 
 Identified = TypeVar("Identified", Rule, Waiver)
 
@@ -484,3 +484,50 @@ SCOPE = {
 RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT, "reason", "source")
 WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
 WAIVER_REQUIRED = tuple(key for key in WAIVER_KEYS if key != "ticket")
+
+
+SCHEMA_FILE = "thresholds.schema.json"
+"""Its file name, next to the shipped thresholds files."""
+
+_PART = {"anyOf": [{"type": "number", "minimum": -1, "maximum": 1}, {"type": "string"}]}
+"""A quantity of a fraction: beyond 1 it needs its unit, ``5pp``."""
+
+
+def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
+    """Returns the schema in draft 7, which editors support best.
+
+    It accepts everything that the reader accepts, and refuses what the reader refuses unless that depends on other values, such
+    as a bound on the wrong side of its metric or out of its range. Known metrics are offered with their units; others are
+    accepted, because users can add metrics.
+    """
+    values, units = Reader(metrics).values(), _units(metrics)
+    bounds = [{"required": [key]} for key in BOUND_KEYS]
+    properties = {
+        "version": {"const": VERSION},
+        **{key: value.schema for key, value in CHOICES.items()},
+        "defaults": mapping(TREATMENT),
+        "budgets": mapping(BUDGETS),
+        "coverage": mapping(COVERAGE),
+        "rules": list_of({"$ref": "#/definitions/rule"}),
+        "waivers": list_of({"$ref": "#/definitions/waiver"}),
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Thresholds of pytest-vlmrobust",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version"],
+        "properties": properties,
+        "definitions": {
+            "scope": mapping(SCOPE, minProperties=1, patternProperties={f"^{re.escape(META)}.": GLOBS.schema}),
+            "rule": mapping({key: values[key] for key in RULE_KEYS}, RULE_REQUIRED, oneOf=bounds, **units),
+            "waiver": mapping({key: values[key] for key in WAIVER_KEYS}, WAIVER_REQUIRED, **units),
+        },
+    }
+
+
+def _units(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
+    """Returns the condition that plain numbers for fractions lie between -1 and 1."""
+    fractions = sorted(name for name, facts in metrics.items() if facts.unit == FRACTION and not facts.unmeasured)
+    bounds = {**dict.fromkeys(("max", "min", "cap"), _PART), "within": list_of(_PART)}
+    return {"if": {"properties": {"metric": {"enum": fractions}}}, "then": {"properties": bounds}}

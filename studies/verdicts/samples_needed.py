@@ -20,7 +20,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.power.profiles import Profile
 from pytest_vlmrobust.evaluation.power.published import typical
-from pytest_vlmrobust.policies.samples_needed import samples_to_decide
+from pytest_vlmrobust.policies.judge import samples_to_decide
 
 SAMPLES = 200
 LEAST = 10

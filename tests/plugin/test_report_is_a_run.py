@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.cli import main
-from pytest_vlmrobust.commands.viewing import _found
+from pytest_vlmrobust.commands.runs import _found
 
 from .conftest import Project, ends
 from .test_submitting import wait_until
