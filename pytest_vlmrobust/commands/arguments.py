@@ -10,12 +10,15 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO, TypeVar
 
 from typer import Argument, BadParameter, Option
 
 from pytest_vlmrobust.core.errors import BY_AGE, UsageError, did_you_mean, run_by_age, typed_path
 from pytest_vlmrobust.core.words import LONGEST, printable
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.reporting.files import RunFiles
 
 _Command = TypeVar("_Command", bound=Callable[..., int])
 
@@ -177,6 +180,21 @@ def complain(text: str, *, usage: str = "") -> None:
         return
     with contextlib.suppress(OSError):  # nobody reads it
         print(*filter(None, [usage]), _rows(f"vlmrobust: {shortened(text)}", sys.stderr), sep="\n", file=sys.stderr)  # noqa: T201 - see ``show``
+
+
+def complain_of_damage(run: RunFiles) -> None:
+    """Says that the answers of a run cannot be read; its reports are written from its other files."""
+    if run.damage:
+        complain(run.damage)
+
+
+def read_and_complain(directory: Path) -> RunFiles:
+    """Reads a run, and says if its answers cannot be read."""
+    from pytest_vlmrobust.reporting.files import read_run
+
+    run = read_run(directory)
+    complain_of_damage(run)
+    return run
 
 
 def _rows(text: str, stream: TextIO | None) -> str:

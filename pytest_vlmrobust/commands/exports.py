@@ -13,7 +13,7 @@ from pytest_vlmrobust import __version__
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError, typed_path
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
-from .arguments import Run, in_quarantine, path, say, shortened, tell
+from .arguments import Run, in_quarantine, path, read_and_complain, say, shortened, tell
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting.exports.trackers import ModelRun
@@ -38,9 +38,8 @@ def mlflow(
         vlmrobust export mlflow latest --uri sqlite:///mlflow.db
     """
     from pytest_vlmrobust.reporting.exports.trackers import write_mlflow
-    from pytest_vlmrobust.reporting.files import read_run
 
-    return _tell(write_mlflow(read_run(run), uri=uri, experiment=experiment, model=model))
+    return _tell(write_mlflow(read_and_complain(run), uri=uri, experiment=experiment, model=model))
 
 
 @in_quarantine()
@@ -57,9 +56,8 @@ def wandb(
         vlmrobust export wandb latest --out tracked
     """
     from pytest_vlmrobust.reporting.exports.trackers import write_wandb
-    from pytest_vlmrobust.reporting.files import read_run
 
-    tracked = write_wandb(read_run(run), out, project=project, model=model)
+    tracked = write_wandb(read_and_complain(run), out, project=project, model=model)
     _tell(tracked)
     say("\n".join(f"send it: wandb sync {where}" for _, where in tracked))
     return 0
@@ -134,10 +132,9 @@ def sarif(
     """
     from pytest_vlmrobust.reporting.exports.sarif import FILE_NAME
     from pytest_vlmrobust.reporting.exports.sarif import sarif as sarif_log
-    from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.writing import json_text, write_result
 
-    files = read_run(run)
+    files = read_and_complain(run)
     log = sarif_log(files)
     place = write_result(out, run / FILE_NAME, json_text(log))
     say(f"{files.word}: {quantity(len(log['runs'][0]['results']), 'result')}, {place}")

@@ -17,11 +17,13 @@ from pytest_vlmrobust.commands.arguments import (
     Run,
     Store,
     complain,
+    complain_of_damage,
     in_color,
     in_quarantine,
     named_run,
     number,
     path,
+    read_and_complain,
     run_directory,
     runs_of,
     say,
@@ -59,7 +61,6 @@ def runs(*, store: Store = STORE, last: Annotated[int, number("runs", "how many 
     Examples:
         vlmrobust runs --last 5
     """
-    from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.sweeps import legend
     from pytest_vlmrobust.reporting.writing import render_table
 
@@ -68,7 +69,7 @@ def runs(*, store: Store = STORE, last: Annotated[int, number("runs", "how many 
     numbers: list[Number] = []
     for directory in found[:last]:
         try:
-            run = read_run(directory)
+            run = read_and_complain(directory)
         except StoreError as error:
             complain(str(error))
             rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
@@ -151,7 +152,6 @@ def history(
     """
     from pytest_vlmrobust import perturbations
     from pytest_vlmrobust.evaluation.judge.measurements import quantity as known_metric
-    from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.history import Point, points_of, render_history, render_history_page
     from pytest_vlmrobust.reporting.writing import write_out
 
@@ -159,7 +159,7 @@ def history(
     series: dict[str, list[Point]] = {}
     for directory in _some_runs(store)[:last]:
         try:
-            run = read_run(directory)
+            run = read_and_complain(directory)
         except StoreError as error:
             complain(str(error))
             continue
@@ -191,18 +191,12 @@ def report(run: Run, *, out: Annotated[Path | None, path("where to", "DIR", defa
     from pytest_vlmrobust.reporting.markdown import summary
 
     files, place = ranked(read_run(run)), out or run
-    _complain_of_damage(files)
+    complain_of_damage(files)
     write_report(place, files, None)
     if problem := add_step_summary(summary(files)):
         complain(problem)
     say(f"{files.word}: {_tests_of(files)} tests, {place / 'report.html'}")
     return EXIT_CODES[files.decision]
-
-
-def _complain_of_damage(run: RunFiles) -> None:
-    """Says that the answers of a run cannot be read; its reports are written from its other files."""
-    if run.damage:
-        complain(run.damage)
 
 
 @in_quarantine()
@@ -214,12 +208,10 @@ def junit(
     Examples:
         vlmrobust junit latest --out junit.xml
     """
-    from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.junit import FILE_NAME, junit_xml
     from pytest_vlmrobust.reporting.writing import write_result
 
-    files = read_run(run)
-    _complain_of_damage(files)
+    files = read_and_complain(run)
     place = write_result(out, run / FILE_NAME, junit_xml(files))
     say(
         f"{files.word}: {quantity(len(files.records), 'test')}, {len(files.facts.lost(files.records))} without a verdict, {place}"
@@ -290,16 +282,15 @@ def comment(
         vlmrobust comment latest --against last-release --out comment.md
     """
     from pytest_vlmrobust.reporting.comparison import Against, job_link, render_comment, worst_images
-    from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.reporting.writing import write_out
 
     if against and branch:
         raise BadParameter("not allowed with --against", param_hint="'--branch'")
     if images and (out is None or "{}" not in images):
         raise UsageError(f"--images {images}: needs --out, and {{}} where the name of an image belongs in the address")
-    files, branch = read_run(run), branch or "main"
+    files, branch = read_and_complain(run), branch or "main"
     what = f"run {against.name}" if against else f"the last GO on {branch}"
-    earlier = read_run(against) if against else _last_go(store, branch, files)
+    earlier = read_and_complain(against) if against else _last_go(store, branch, files)
     if earlier is None:
         base = Against(what, problem=f"{store} holds no run of CI on {branch} that ended GO")
     else:
@@ -321,7 +312,6 @@ def comment(
 def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
     """Returns the newest other run of a store that ended GO and that CI made on a branch of the same project."""
     from pytest_vlmrobust.reporting.comparison import branch_of, project_of
-    from pytest_vlmrobust.reporting.files import read_run
     from pytest_vlmrobust.store import read_manifest
 
     ours = project_of(run.manifest)
@@ -331,7 +321,7 @@ def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
             foreign = bool(ours) and project_of(manifest) != ours
             if branch_of(manifest) != branch or foreign or directory.resolve() == run.directory.resolve():
                 continue
-            if (found := read_run(directory)).decision is Decision.GO:
+            if (found := read_and_complain(directory)).decision is Decision.GO:
                 return found
         except StoreError as error:
             complain(str(error))

@@ -22,7 +22,7 @@ from pytest_vlmrobust.evaluation.after.comparison import CellChange, Comparison,
 
 from .explanation import ViewedTest
 from .facts import ci_variables
-from .files import RunFiles
+from .files import UNREADABLE, RunFiles
 from .html.samples import stored_thumbnail
 from .markdown import SHORT, code, render
 from .writing import json_text, plain_markup, print_sentence, render_table, text_console, write_text
@@ -241,7 +241,7 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
         sentence=f"{run.sentence[:1].upper()}{run.sentence[1:]}",
         about=about,
         models=[*run.several.items()][:most],
-        grave=run.grave[: max(1, most)],
+        grave=[*([UNREADABLE] if run.damage else []), *run.grave[: max(1, most)]],
         images=images,
         against=against,
         earlier=against.run and _earlier(against.run, run, most),

@@ -34,6 +34,8 @@ from .view import RunView
 from .writing import write_text
 
 REPORT = "report.html"
+UNREADABLE = "the answers of the run cannot be read"
+_ORIGIN = "the run's directory in its store, or run again: answers that the store holds are not asked again"
 WRITERS: Mapping[str, Callable[[RunView], str]] = {
     results.FILE_NAME: results.results_json,
     results.CSV_FILE: results.cells_csv,
@@ -74,7 +76,7 @@ class RunFiles(RunView):
     directory: Path
     manifest: Mapping[str, Any]
     damage: str = ""
-    """Why its answers cannot be read; empty if they can, or if there are none."""
+    """Why its answers cannot be read; empty if they can, or if it asked nothing."""
 
     @property
     def name(self) -> str:
@@ -91,7 +93,7 @@ def read_run(directory: Path) -> RunFiles:
     """Reads the journal, the manifest and ``docket.json`` of a run."""
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
-    fingerprints, damage = _fingerprints(directory)
+    fingerprints, damage = _fingerprints(directory, any(record.n_requested for record in records))
     try:
         facts = _facts(directory, manifest, fingerprints, damage)
         return RunFiles(records, facts, directory=directory, manifest=manifest, damage=damage)
@@ -117,17 +119,17 @@ def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[s
         tests=planned_tests(directory),
         repeatability=repeatability,
         spending=tuple(from_plain(each, Spending) for each in manifest.get("spending", {}).values()),
-        warnings=(*warnings, *(["the answers of the run cannot be read"] if damage else [])),
+        warnings=(*warnings, *([UNREADABLE] if damage else [])),
         gates=tuple(from_plain(each, GateCount) for each in manifest.get("gates", ())),
         directory=str(directory),
         command=Command.read(manifest.get("command")),
     )
 
 
-def _fingerprints(directory: Path) -> tuple[Mapping[str, Any], str]:
+def _fingerprints(directory: Path, has_asked: bool) -> tuple[Mapping[str, Any], str]:
     """Returns the fingerprint of each model, which identifies weights without a revision, and why the evidence cannot be read."""
-    if not (directory / EVIDENCE).is_file():
-        return {}, ""
+    if not (path := directory / EVIDENCE).is_file():
+        return {}, f"{path}: is missing: nothing shows what the models answered. Copy it from {_ORIGIN}" if has_asked else ""
     try:
         with Evidence.open(directory, read_only=True) as evidence:
             return evidence.models(), ""

@@ -46,6 +46,37 @@ def test_each_command_takes_what_a_report_left(project: Project, monkeypatch: py
     assert (find(), together) == ([Path("rep")], True)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "rep"),
+        ("junit", "rep"),
+        ("comment", "rep"),
+        ("export", "sarif", "rep"),
+        ("export", "wandb", "rep"),
+        ("runs", "--store", "store"),
+    ],
+    ids=" ".join,
+)
+def test_a_report_that_lost_its_answers_says_so(
+    project: Project, command: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "wandb" in command:
+        pytest.importorskip("wandb", reason="needs W&B: pip install wandb")
+    assert project.run("--vlm-report=rep").ret == 0
+    monkeypatch.chdir(project.path)
+    Path("rep/predictions.sqlite").unlink()
+    Path("store/runs").mkdir(parents=True)
+    shutil.copytree("rep", "store/runs/lost")
+    capsys.readouterr()
+    assert main(list(command)) == 0
+    out, error = capsys.readouterr()
+    assert "/predictions.sqlite: is missing: nothing shows what the models answered. Copy it from the run's directory" in error
+    written = {"report": "rep/report.html", "comment": None}.get(command[0], "")
+    if written != "":
+        assert "the answers of the run cannot be read" in (Path(written).read_text() if written else out)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_server_of_mlflow_takes_what_a_report_left(project: Project) -> None:

@@ -80,6 +80,7 @@ def test_a_report_is_what_its_directory_gives_in_whatever_order_models_were_name
         for each in records:
             journal.append(each)
     facts = RunFacts(planned=2, selected=2, models=("small", "large"))
+    Evidence.open(tmp_path).close()
     write_report(tmp_path, RunView(records, facts), {"planned": 2, "selected": 2, "models": {"small": {}, "large": {}}})
     run = read_run(tmp_path)
     assert "no rule judged large" in (tmp_path / "summary.md").read_text()

@@ -25,7 +25,7 @@ from pytest_vlmrobust.reporting.comparison import Against, render_comment
 from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.exports.sarif import sarif
 from pytest_vlmrobust.reporting.facts import RunFacts, policy_replacements
-from pytest_vlmrobust.reporting.files import RunFiles, read_run
+from pytest_vlmrobust.reporting.files import UNREADABLE, RunFiles, read_run
 from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.html.words import visible_text
 from pytest_vlmrobust.reporting.junit import junit_xml
@@ -42,9 +42,11 @@ NAMES = ("go", "waived", "allowed", "no-go", "shortfall", "incomplete", "three-m
 
 
 def run_of(name: str) -> RunFiles:
-    """Returns a stored run, as if it stood in ``runs``."""
+    """Returns a stored run, as if it stood in ``runs`` with its answers."""
     run = read_run(STORED / name)
-    return dataclasses.replace(run, facts=dataclasses.replace(run.facts, directory=f"runs/{name}", pictures=None))
+    warnings = [warning for warning in run.facts.warnings if warning != UNREADABLE]
+    facts = dataclasses.replace(run.facts, directory=f"runs/{name}", pictures=None, warnings=warnings)
+    return dataclasses.replace(run, facts=facts, damage="")
 
 
 def comment(run: RunFiles) -> str:
