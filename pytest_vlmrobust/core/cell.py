@@ -92,9 +92,9 @@ def read_level(level: str | None) -> tuple[str, dict[str, int | float]]:
     """
     first, *others = (level or "").split(",")
     word, given = (first, others) if _LEVEL.match(first) else ("", [first, *others])
-    found = [_NUMBER.match(part) for part in given]
-    numbers = {match[1]: float(match[2]) if "." in match[2] else int(match[2]) for match in found if match}
-    return (word, numbers) if len(numbers) == len(found) else ("", {})
+    matches = [_NUMBER.match(part) for part in given]
+    numbers = {match[1]: float(match[2]) if "." in match[2] else int(match[2]) for match in matches if match}
+    return (word, numbers) if len(numbers) == len(matches) else ("", {})
 
 
 def spell_level(word: str, numbers: Mapping[str, int | float]) -> str:

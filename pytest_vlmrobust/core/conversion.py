@@ -49,11 +49,11 @@ def read_json(content: bytes | str) -> Any:
 
 def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns an object (``object_pairs_hook``); a key that occurs twice is a ValueError."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.100} occurs twice")
-    return found
+    return values
 
 
 def refuse_constant(constant: str) -> NoReturn:
@@ -72,10 +72,10 @@ def _is_deep(value: Any) -> bool:
     """Whether values are nested too deeply; works level by level, without recursion."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        level = [one for one in level if isinstance(one, dict | list)]
+        level = [item for item in level if isinstance(item, dict | list)]
         if not level:
             return False
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
     return True
 
 

@@ -207,7 +207,7 @@ class Example:
 
     def pictures_of(self, view: str) -> list[Picture]:
         """Returns the images of a view: ``clean``, ``fog:mid``, ``patch 1,2``."""
-        return [one for one in self.pictures if one.caption == view or one.caption.startswith(f"{view}, ")]
+        return [picture for picture in self.pictures if picture.caption == view or picture.caption.startswith(f"{view}, ")]
 
 
 @dataclass(frozen=True, slots=True)

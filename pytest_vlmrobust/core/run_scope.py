@@ -39,7 +39,7 @@ class RunScope:
 
     def decisions(self, records: Sequence[Record]) -> dict[str, Decision]:
         """Returns the decision about each model of the run and each judged family of models."""
-        return {name: scope.decision(own) for name, (scope, own) in self.by_model(records).items()}
+        return {name: scope.decision(counted) for name, (scope, counted) in self.by_model(records).items()}
 
     def by_model(self, records: Sequence[Record]) -> dict[str, tuple[Self, list[Record]]]:
         """Returns the inputs of the decision about each model and each judged family of models.
@@ -51,14 +51,14 @@ class RunScope:
         owners = [self._owner(record) for record in records]
         parts = {}
         for name in sorted({*self.models, *filter(None, owners)}):
-            own = [record for record, owner in zip(records, owners, strict=True) if owner in {name, ""}]
+            counted = [record for record, owner in zip(records, owners, strict=True) if owner in {name, ""}]
             scope = replace(
                 self,
-                selected=sum(record.is_gated for record in own) + lost[name] + others,
+                selected=sum(record.is_gated for record in counted) + lost[name] + others,
                 models=[model for model in self.models if model == name],
                 tests={nodeid: model for nodeid, model in self.tests.items() if model == name},
             )
-            parts[name] = (scope, own)
+            parts[name] = (scope, counted)
         return parts
 
     def obstacles(self, records: Sequence[Record]) -> list[str]:

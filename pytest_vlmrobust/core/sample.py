@@ -171,7 +171,7 @@ class Sample:
         return (self.target,) if isinstance(self.target, str) else self.target
 
     @property
-    def asked(self) -> tuple[Any, ...]:
+    def question_key(self) -> tuple[Any, ...]:
         """The identity of the question, independent of the names of images: JSON-safe."""
         boxes = None if self.localisation is None else sorted(self.localisation.boxes.items())
         return self.question, tuple(self.options.items()), self.target, len(self.images), boxes

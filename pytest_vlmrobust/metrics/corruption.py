@@ -525,12 +525,12 @@ def relative_mean_corruption_error(
     >>> relative_mean_corruption_error([1, 1, 1, 1], {"fog:low": [0, 1, 1, 1]}, [1, 1, 1, 1], reference)
     0.5
     """
-    own, theirs = (against_clean(clean, perturbed_by_setting), against_clean(reference_clean, reference_by_setting))
-    under_same_settings(own[1], theirs[1], "reference_by_setting", "the reference model")
+    scores, reference = (against_clean(clean, perturbed_by_setting), against_clean(reference_clean, reference_by_setting))
+    under_same_settings(scores[1], reference[1], "reference_by_setting", "the reference model")
     ratios = []
-    for settings in types(own[1]).values():
+    for settings in types(scores[1]).values():
         lost, theirs_lost = (
-            sum(float((before - after[setting]).sum()) for setting in settings) for before, after in (own, theirs)
+            sum(float((before - after[setting]).sum()) for setting in settings) for before, after in (scores, reference)
         )
         ratios.append(lost / theirs_lost if theirs_lost > ROUNDING else math.nan)
     return _mean(np.array(ratios))

@@ -401,7 +401,7 @@ class SideBySide:
 
     def of_samples(self, kept: Rows) -> SideBySide:
         """Returns the same for the samples where ``kept`` is true, shape (N,)."""
-        groups = None if self.groups is None else [name for name, own in zip(self.groups, kept, strict=True) if own]
+        groups = None if self.groups is None else [name for name, is_kept in zip(self.groups, kept, strict=True) if is_kept]
         return SideBySide(self.clean[:, kept], {name: scores[:, kept] for name, scores in self.by_setting.items()}, groups)
 
     def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:

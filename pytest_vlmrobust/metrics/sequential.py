@@ -215,22 +215,22 @@ class Audit:
     def __init__(self, limits: Sequence[Limit], order: Sequence[int], cells: int = 1) -> None:
         """Prepares an audit without answers; each cell is judged by all limits."""
         self.limits, self._order = tuple(limits), np.array(order, np.intp)
-        self.asked = [0] * cells
+        self.n_asked = [0] * cells
         """How many answers it has seen of each cell."""
         self._used = np.zeros((cells, len(limits)), np.intp)
         self._sums = np.zeros((cells, len(limits), len(Sums._fields)))
         self._capital = np.zeros((cells, len(limits), 2, STAKES.size))
 
-    def upcoming(self, asked: int, cell: int = 0) -> list[int]:
-        """Returns the positions of the samples to ask next, up to a total of ``asked``."""
-        places: list[int] = self._order[self.asked[cell] : asked].tolist()
+    def upcoming(self, total: int, cell: int = 0) -> list[int]:
+        """Returns the positions of the samples to ask next, up to a total of ``total``."""
+        places: list[int] = self._order[self.n_asked[cell] : total].tolist()
         return places
 
     def advance(self, cell: int, scores: ArrayLike) -> None:
         """Takes the scores of the next samples of a cell into account, in their order."""
         values = np.asarray(scores, np.float64)
-        places = self._order[self.asked[cell] : self.asked[cell] + values.size]
-        self.asked[cell] += values.size
+        places = self._order[self.n_asked[cell] : self.n_asked[cell] + values.size]
+        self.n_asked[cell] += values.size
         for number, limit in enumerate(self.limits):
             counts = limit.member[places]
             self._bet(limit, (cell, number), limit.reference[places[counts]], values[counts])
@@ -240,9 +240,7 @@ class Audit:
         peak = self._capital.max(axis=-1)
         logs = np.moveaxis(peak + np.log(np.exp(self._capital - peak[..., None]).mean(axis=-1)), -1, 0)
         sums = Sums(*np.moveaxis(self._sums, -1, 0))
-        right, size, most = (
-            np.array(column) for column in zip(*((one.right, one.size, one.most) for one in self.limits), strict=True)
-        )
+        right, size, most = np.array([(limit.right, limit.size, limit.most) for limit in self.limits]).T
         passes = sums.most + (right - sums.right) <= most  # later answers cannot break it: each adds at most its reference
         fails = sums.least - (size - right - sums.wrong) > most
         sure = np.stack(
@@ -264,9 +262,9 @@ class Audit:
         before, left = Sums(*sums[:, :-1]), limit.size - self._used[at] - np.arange(scores.size)
         expected = (limit.right - before.right) / left
         slope = (before.harmful_least + 0.5) / (before.right + 10.0) + (before.helpful_least + 0.5) / (before.wrong + 20.0)
-        low, high, own = (known - slope * (known - expected) for known in (*limit.range, reference))
-        keeping = _growth(own - wrong, (limit.most + limit.step - before.most) / left, np.maximum(low, high))
-        breaking = _growth(right - own, (before.least - limit.most) / left, 1.0 - np.minimum(low, high))
+        low, high, adjusted = (value - slope * (value - expected) for value in (*limit.range, reference))
+        keeping = _growth(adjusted - wrong, (limit.most + limit.step - before.most) / left, np.maximum(low, high))
+        breaking = _growth(right - adjusted, (before.least - limit.most) / left, 1.0 - np.minimum(low, high))
         # one draw after another, so that any split into batches gives the same bits
         capital = np.cumsum(np.concatenate([self._capital[at][:, None], np.stack([keeping, breaking])], axis=1), axis=1)
         self._sums[at], self._capital[at] = sums[:, -1], capital[:, -1]

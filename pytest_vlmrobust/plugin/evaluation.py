@@ -68,14 +68,13 @@ class Evaluation:
     @property
     def open_databases(self) -> list[Evidence | Store]:
         """The evidence and the store, if this process opened them."""
-        found: list[Evidence | Store] = [self.evidence] if "evidence" in vars(self) else []
-        return [*found, self.evaluator.store] if self.is_open else found
+        databases: list[Evidence | Store] = [self.evidence] if "evidence" in vars(self) else []
+        return [*databases, self.evaluator.store] if self.is_open else databases
 
     @property
     def open_files(self) -> set[tuple[str, int, int]]:
         """The databases of this process and its workers: path and file identity."""
-        own = {(str(one.path), *one.identity) for one in self.open_databases if one.identity}
-        return own | self.workers_files
+        return self.workers_files | {(str(opened.path), *opened.identity) for opened in self.open_databases if opened.identity}
 
     @property
     def is_open(self) -> bool:
@@ -106,13 +105,13 @@ class Evaluation:
         """
         from pytest_vlmrobust.evaluation.run.views import view_count
 
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         with contextlib.suppress(Exception):
             for cell in self.tests.required_cells():
                 changed = self.evaluator.changed(cell.dataset, cell.setting)
-                asked = self.evaluator.samples(cell.dataset) if changed is None else changed
-                found[str(cell)] = len(asked) * view_count(cell.setting)
-        return found
+                samples = self.evaluator.samples(cell.dataset) if changed is None else changed
+                counts[str(cell)] = len(samples) * view_count(cell.setting)
+        return counts
 
     def sample_warnings(self, planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
         """Returns a sentence for each rule with too few samples.
@@ -297,7 +296,7 @@ class Evaluation:
         from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
         from pytest_vlmrobust.store.run_directory import DOCKET_FILE
 
-        asked = {planned.dataset for planned in self.selection.plan}
+        datasets = {planned.dataset for planned in self.selection.plan}
         sha256 = JudgeInputs(
             today=self.inputs.clock.today,
             latest=self.inputs.clock.latest,
@@ -305,8 +304,8 @@ class Evaluation:
             policies=policies,
             tests=self.tests.expanded(),
             reference=self.inputs.reference,
-            tasks={name: task for name, task in self.inputs.data.tasks.items() if name in asked},
-            lacking=self.inputs.data.lacking_of(asked),
+            tasks={name: task for name, task in self.inputs.data.tasks.items() if name in datasets},
+            lacking=self.inputs.data.lacking_of(datasets),
             baseline=self.inputs.baseline is not None,
             common=self.inputs.baseline is not None and self.inputs.baseline.common,
             attempts=self.inputs.settings.vlm_patch_attempts,

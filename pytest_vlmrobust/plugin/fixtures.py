@@ -85,7 +85,7 @@ def _vlm_judged(request: pytest.FixtureRequest) -> GatedTest:
     def note(record: Record) -> None:
         node.stash[RECORD] = record
         if not run.inputs.settings.vlm_junit_plain:
-            others = [one for one in node.user_properties if not one[0].startswith("vlm.")]  # a plugin may run a test again
+            others = [pair for pair in node.user_properties if not pair[0].startswith("vlm.")]  # a plugin may run a test again
             node.user_properties[:] = [*others, *properties(record)]
 
     def failed(error: VlmRobustError, outcome: Outcome) -> Record:

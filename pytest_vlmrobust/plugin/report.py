@@ -81,15 +81,15 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     judges = evaluation.selection.plan and inputs.controls and evaluation.selection.refusal is None and not inputs.only_fills
     if not judges or only_shows(config):
         return []
-    found = evaluation.suite_warnings(item.nodeid for item in items)
-    found += evaluation.sample_warnings(evaluation.tests.judged_by_model())
-    warnings = [on_one_line(f"vlm: warning: {warning}", None) for warning in found]
+    warnings = evaluation.suite_warnings(item.nodeid for item in items)
+    warnings += evaluation.sample_warnings(evaluation.tests.judged_by_model())
+    lines = [on_one_line(f"vlm: warning: {warning}", None) for warning in warnings]
     width = config.get_terminal_writer().fullwidth
-    if not warnings or not _is_screen(config):
-        return warnings
+    if not lines or not _is_screen(config):
+        return lines
     from pytest_vlmrobust.reporting.writing import render_sentences
 
-    return _as_shown(config, render_sentences(warnings, width=max(80, width), color=True)).splitlines()
+    return _as_shown(config, render_sentences(lines, width=max(80, width), color=True)).splitlines()
 
 
 def _is_screen(config: pytest.Config) -> bool:
@@ -139,7 +139,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
         for cell in filling.fill(evaluation.evaluator, places):
             if display is not None:
                 display.show_filled(str(cell))
-        problems += [*run.results.model_changes(), *filter(None, (one.damage() for one in evaluation.open_databases))]
+        problems += [*run.results.model_changes(), *filter(None, (database.damage() for database in evaluation.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))
     if display is not None:
@@ -377,7 +377,7 @@ def _add_to_junit(config: pytest.Config, view: RunView) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None]:
     """Prints the end page below pytest's output, so that the decision is the last thing on the screen."""
-    with _told_once(terminalreporter, config):
+    with _printed_once(terminalreporter, config):
         yield
     if only_shows(config):
         if _names_gate(config) and (config.option.collectonly or only_sets_up(config)):
@@ -401,13 +401,13 @@ def _is_check_of_a_metric(report: _Report) -> bool:
 
 
 @contextlib.contextmanager
-def _told_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
+def _printed_once(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
     """Keeps pytest from repeating the end page; with ``-v`` both are printed."""
     stats: dict[str, list[Any]] = terminalreporter.stats
     known = {str(kind): stats[kind] for kind in ("failed", "error") if kind in stats}
     if config.get_verbosity() <= 0:
         for kind, reports in known.items():
-            stats[kind] = [one for one in reports if not is_explained(one)]
+            stats[kind] = [report for report in reports if not is_explained(report)]
     try:
         yield
     finally:

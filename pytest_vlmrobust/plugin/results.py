@@ -57,8 +57,8 @@ class Results:
 
     def model_changes(self) -> list[str]:
         """Returns, a sentence for each, the models that may have changed while this process or its workers asked them."""
-        own = self.evaluation.evaluator.changes() if self.evaluation.is_open else []
-        return list(dict.fromkeys([*own, *self.workers_noticed]))
+        changes = self.evaluation.evaluator.changes() if self.evaluation.is_open else []
+        return list(dict.fromkeys([*changes, *self.workers_noticed]))
 
     @cached_property
     def journal(self) -> Journal:
@@ -84,8 +84,8 @@ class Results:
 
         evaluation = self.evaluation
         directory = self.inputs.directories.run
-        own = [directory / MANIFEST_FILE, *filter(Path.exists, (directory / SPENDING, directory / BASELINE / FILE_NAME))]
-        evaluation.written |= {path: file_sum(path) for path in (*own, *files)}
+        run_files = [directory / MANIFEST_FILE, *filter(Path.exists, (directory / SPENDING, directory / BASELINE / FILE_NAME))]
+        evaluation.written |= {path: file_sum(path) for path in (*run_files, *files)}
         if evaluation.workers_files:  # else this process knows each answer that it wrote
             self._digest = evaluation.evidence.digest()
 
@@ -100,18 +100,18 @@ class Results:
         from pytest_vlmrobust.store.run_directory import DOCKET_FILE, LOST, alteration, replacement
 
         inputs, evaluation = self.inputs, self.evaluation
-        found = [self.journal.damage()] if inputs.controls else []
-        found += [replacement(Path(path), (device, inode)) for path, device, inode in sorted(evaluation.open_files)]
-        found += [one.damage() for one in evaluation.open_databases]
+        problems = [self.journal.damage()] if inputs.controls else []
+        problems += [replacement(Path(path), (device, inode)) for path, device, inode in sorted(evaluation.open_files)]
+        problems += [database.damage() for database in evaluation.open_databases]
         altered = {path: alteration(path, sha256) for path, sha256 in evaluation.written.items()}
-        found += [*altered.values(), self._changed_answers()]
+        problems += [*altered.values(), self._changed_answers()]
         judged = inputs.controls and not altered.get(inputs.directories.run / DOCKET_FILE)
         if judged and any(record.is_gated and record.outcome is not Outcome.ERROR for record in self.records):
             try:
-                found += [f"{inputs.directories.run}: {change}. {LOST}" for change in changed_policies(inputs.directories.run)]
+                problems += [f"{inputs.directories.run}: {change}. {LOST}" for change in changed_policies(inputs.directories.run)]
             except StoreError as error:
-                found.append(f"{error}. {LOST}")
-        return list(dict.fromkeys(filter(None, found)))
+                problems.append(f"{error}. {LOST}")
+        return list(dict.fromkeys(filter(None, problems)))
 
     def _changed_answers(self) -> str:
         """Returns a sentence if answers in the evidence changed after the end; empty otherwise."""
@@ -166,8 +166,9 @@ class Results:
         evaluation, most = self.evaluation, self.inputs.settings.vlm_aa_sample
         process = "" if evaluation.is_open else "another process"
         rules = {name: policy.rules for name, policy in self.inputs.policies.items()}
-        asked = evaluation.evaluator, evaluation.evidence, rules, self.records
-        self.repeatability = repeat_run(*asked, most=most, process=process)
+        self.repeatability = repeat_run(
+            evaluation.evaluator, evaluation.evidence, rules, self.records, most=most, process=process
+        )
 
     @property
     def processes(self) -> dict[str, object]:
@@ -283,12 +284,12 @@ class Results:
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
 
-        own = self.inputs.directories.run
+        run = self.inputs.directories.run
         directory.mkdir(parents=True, exist_ok=True)
-        files = [Path(shutil.copy(own / name, directory / name)) for name in (FILE_NAME, DOCKET_FILE) if (own / name).is_file()]
+        files = [Path(shutil.copy(run / name, directory / name)) for name in (FILE_NAME, DOCKET_FILE) if (run / name).is_file()]
         for name in (POLICIES, BASELINE):
-            if (own / name).is_dir():
-                shutil.copytree(own / name, directory / name, dirs_exist_ok=True)
+            if (run / name).is_dir():
+                shutil.copytree(run / name, directory / name, dirs_exist_ok=True)
         return [*files, self.evaluation.evidence.copy_to(directory)]
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:

@@ -129,8 +129,9 @@ def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
     if fixture == "vlm_cell":
         names = _required_arguments(definition, "vlm_settings")
         settings = {dataset: run.evaluation.tests.expand_settings(names, dataset) for dataset in datasets}
+        changes = run.inputs.data.changes
         return plan_cells(
-            list(models), {name: [each for each in own if run.inputs.data.changes(name, each)] for name, own in settings.items()}
+            list(models), {name: [setting for setting in chosen if changes(name, setting)] for name, chosen in settings.items()}
         )
     metrics, splits = _required_arguments(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
     if fixture == "vlm_family":

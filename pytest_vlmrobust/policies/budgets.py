@@ -176,13 +176,13 @@ class Coverage:
             self.condition(
                 "samples",
                 self.samples_in_words,
-                f"{asked} of {quantity(total, 'sample')} of {name} were asked",
+                f"{n_asked} of {quantity(total, 'sample')} of {name} were asked",
                 f"GO requires {needed[name]}",
-                f"run with a larger --vlm-sample or without it, or allow it with coverage: {{samples: {asked}}}",
-                allowed=asked >= needed[name],
+                f"run with a larger --vlm-sample or without it, or allow it with coverage: {{samples: {n_asked}}}",
+                allowed=n_asked >= needed[name],
             )
-            for name, (asked, total) in samples.items()
-            if asked < total
+            for name, (n_asked, total) in samples.items()
+            if n_asked < total
         ]
 
     @property

@@ -173,7 +173,7 @@ def verdict_of_part(
     tests: int,
     *,
     share: float,
-    asked: str,
+    progress: str,
     category: str = "",
 ) -> Verdict | None:
     """Returns the verdict that the answers so far decide, or ``None`` if more answers may change it.
@@ -182,7 +182,7 @@ def verdict_of_part(
     value lies in an interval for the population at least as surely as the population value does.
 
     Once the bound is shown to be broken, the cap of a waiver is judged. ``tests`` is the number of tests of the
-    run that share the rule, ``share`` the part of its risks for this look, and ``asked`` the number of answers for the
+    run that share the rule, ``share`` the part of its risks for this look, and ``progress`` the number of answers for the
     reason: ``24 of 128 answers``. An empty category is the whole dataset.
     """
     treatment = rule.treatment
@@ -194,7 +194,7 @@ def verdict_of_part(
         judged = JudgedEstimate.of(replace(rule, bound=bound, treatment=spent), estimate, tests)
         return judged.outcome if estimate.valid and not _missing(judged) else Outcome.INCONCLUSIVE
 
-    because = f"shown by {asked}, {number(estimate.value, rule.bound.unit)} in them"
+    because = f"shown by {progress}, {number(estimate.value, rule.bound.unit)} in them"
     return early_verdict(rule, within, waivers, today, because, category=category)
 
 
@@ -356,13 +356,13 @@ def _certain_first(waivers: Iterable[Waiver]) -> list[Waiver]:
 
 def _waived(verdict: Verdict, waiver: Waiver) -> Verdict:
     """Returns WAIVED with the facts about the bound, or INCONCLUSIVE if the waiver may have expired."""
-    found = "broken" if verdict.outcome is Outcome.FAIL else "undecided with all samples"
+    state = "broken" if verdict.outcome is Outcome.FAIL else "undecided with all samples"
     ticket = f", {waiver.ticket}" if waiver.ticket else ""
     signature = f"{waiver.id} (owner {waiver.owner}{ticket}, until {waiver.expires.isoformat()})"
     if waiver.latest is not None:
         unknown = f"it is not known whether {signature} still holds: the clock of the run is behind {waiver.latest.isoformat()}"
-        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"the bound is {found}: {verdict.reason}; {unknown}")
-    reason = f"the bound is {found}: {verdict.reason}; waived by {signature}: {waiver.reason}"
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=f"the bound is {state}: {verdict.reason}; {unknown}")
+    reason = f"the bound is {state}: {verdict.reason}; waived by {signature}: {waiver.reason}"
     return replace(verdict, outcome=Outcome.WAIVED, reason=reason, waiver=waiver.id)
 
 
@@ -377,8 +377,8 @@ def _why_not_waived(waiver: Waiver, judged: JudgedEstimate, today: date) -> str:
     by_value = judged.rule.treatment.judge is JudgedBy.POINT
     limit = cap.nearest_end(beyond[0])
     digits = decimals_needed(beyond[0], limit)
-    found = "it is" if by_value else "its interval reaches"
-    return f"covers it only up to {cap.written(limit, digits)}, and {found} {cap.shown(beyond[0], digits)}"
+    claim = "it is" if by_value else "its interval reaches"
+    return f"covers it only up to {cap.written(limit, digits)}, and {claim} {cap.shown(beyond[0], digits)}"
 
 
 class SamplesNeeded(NamedTuple):

@@ -78,7 +78,7 @@ def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mappi
 
 
 def _scored_by(sample: Sample) -> tuple[str, ...]:
-    return canonical_json(sample.asked), sample.task, sample.scorer, sample.category, sample.group, sample.id
+    return canonical_json(sample.question_key), sample.task, sample.scorer, sample.category, sample.group, sample.id
 
 
 @lru_cache(maxsize=64)
@@ -171,9 +171,9 @@ class RuleAudit:
         """Whether the answers so far decide the rule, or all answers are in."""
 
     @property
-    def asked(self) -> list[int]:
+    def n_asked(self) -> list[int]:
         """How many answers it has seen of each cell."""
-        return self._audit.asked
+        return self._audit.n_asked
 
     def closest(self, most: int) -> list[int]:
         """Returns the open cells to ask next, in order; empty once the audit is done.
@@ -190,7 +190,7 @@ class RuleAudit:
         )
         lacking = evidence_of_fail - self._needed[open_bounds[0]][1][:, 0]
         spared = max(self._allowed[bound] for bound in open_bounds)
-        is_new = np.array(self.asked) == 0
+        is_new = np.array(self.n_asked) == 0
         if spared and (evidence_of_fail > evidence_of_pass).sum() <= spared:
             lacking = np.where(is_new, lacking, evidence_of_pass)
             ranked = np.lexsort((-lacking, ~is_new))
@@ -242,7 +242,7 @@ class RuleAudit:
         most = max(self._allowed[bound] for bound in open_bounds)
         kept_at_last = [self._shown_to_keep(bound) for bound in open_bounds if self._allowed[bound] == most]
         decided = np.any(kept_at_last, axis=0) | np.all([self._broken[bound] for bound in open_bounds], axis=0)
-        self._open = ~decided & (np.array(self.asked) < self._samples)
+        self._open = ~decided & (np.array(self.n_asked) < self._samples)
         shown = {self.within(bound) for bound in open_bounds}
         self.is_done = Outcome.PASS in shown or shown == {Outcome.FAIL} or not self._open.any()
 

@@ -255,7 +255,7 @@ class Baseline(StoredAnswers):
         }
         differ = {
             **(alone if not (self.common and common) else {}),
-            "ask something else there": {name for name in common if before[name].asked != after[name].asked},
+            "ask something else there": {name for name in common if before[name].question_key != after[name].question_key},
             "are scored otherwise there": {name for name in common if _scoring(before[name]) != _scoring(after[name])},
             "show other images there": {
                 name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])

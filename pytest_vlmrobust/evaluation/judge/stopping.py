@@ -371,11 +371,11 @@ class Stopping:
         for rule in rules:
             audit = self._sweep_audit(rule, sweep, limits, order, weights)
             while closest := audit.closest(CELLS_PER_ROUND):
-                counts = audit.asked
+                counts = audit.n_asked
                 upcoming = {index: audit.upcoming(counts[index] + step_after(counts[index]), index) for index in closest}
                 scores = yield [CellRequest(cells[index], places) for index, places in upcoming.items()]
                 audit.advance(dict(zip(upcoming, map(_complete, scores), strict=True)))
-            asked = list(map(max, asked, audit.asked))
+            asked = list(map(max, asked, audit.n_asked))
             self.n_asked = sum(asked)
             self._conclude(summary_key(sweep), rule, audit.within)
         results = [result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
@@ -402,14 +402,14 @@ class Stopping:
         n_asked = 0
         for rule in rules:
             audit = self._sweep_audit(rule, sweep, partial(MEANS[sweep.metric], clean, blind), order, [1.0])
-            while pairs := audit.upcoming(audit.asked[0] + max(PAIRS, audit.asked[0] // GROWTH)):
+            while pairs := audit.upcoming(audit.n_asked[0] + max(PAIRS, audit.n_asked[0] // GROWTH)):
                 by_cell = _by_cell(pairs, size)
                 scores = yield [CellRequest(cells[number], [pair % size for pair in own]) for number, own in by_cell.items()]
                 for (number, own), of_cell in zip(by_cell.items(), scores, strict=True):
                     values |= zip(own, _complete(of_cell).tolist(), strict=True)
                     places.setdefault(cells[number], []).extend(pair % size for pair in own)
                 audit.advance({0: np.array([values[pair] for pair in pairs])})
-            self.n_asked = n_asked = max(n_asked, audit.asked[0])
+            self.n_asked = n_asked = max(n_asked, audit.n_asked[0])
             self._conclude(summary_key(sweep), rule, audit.within)
         results = [self.sources.answers.result(cell, sorted(set(own))) for cell, own in places.items()]
         estimate = Estimate(_mean(sweep.metric, clean[list(values)], np.array(list(values.values()))), len(values))
@@ -474,7 +474,7 @@ class Stopping:
             if judges_value(rule):  # the verdict of all answers carries no risk, so no part is reserved for it
                 share /= 1.0 - self._shares[self.size]
             verdict = verdict_of_part(
-                rule, estimate, waivers, self.today, sharing, share=share, asked=self._in_words, category=test.category
+                rule, estimate, waivers, self.today, sharing, share=share, progress=self._in_words, category=test.category
             )
             if verdict is not None:
                 self.decided[key] = verdict

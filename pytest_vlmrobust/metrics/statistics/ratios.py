@@ -297,11 +297,11 @@ def _interval_ends(test: _RatioTest, estimate: float, tail: float) -> tuple[floa
         if not angles:
             break
         rejected = test.rejects(np.concatenate(angles), np.repeat(list(ends), _ANGLES), tail)
-        for sign, own, found in zip(list(ends), angles, rejected.reshape(-1, _ANGLES), strict=True):
-            if not found.any():
+        for sign, grid, is_rejected in zip(list(ends), angles, rejected.reshape(-1, _ANGLES), strict=True):
+            if not is_rejected.any():
                 del ends[sign]
                 continue
-            first = max(int(found.argmax()), 1)
-            ends[sign] = float(own[first - 1]), float(own[first])
+            first = max(int(is_rejected.argmax()), 1)
+            ends[sign] = float(grid[first - 1]), float(grid[first])
     low, high = (ends[sign][0] if sign in ends else None for sign in (1.0, -1.0))
     return low, high

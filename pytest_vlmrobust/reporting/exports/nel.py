@@ -73,7 +73,7 @@ def problem_number(sample: Sample) -> int:
     So it is the same in every run and sample selection, and a question changed under the same id is another problem,
     which nel does not pair.
     """
-    return int(fingerprint([sample.id, *sample.asked])[:_DIGITS], 16)
+    return int(fingerprint([sample.id, *sample.question_key])[:_DIGITS], 16)
 
 
 def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:

@@ -200,9 +200,9 @@ def test_audit_has_the_same_bits_however_answers_are_split(graded: bool, data: s
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     cells = [case.answers, rng.permutation(case.answers)]
     together = Audit([case.limit, looser], case.order, 2)
-    while min(together.asked) < len(case.order):
+    while min(together.n_asked) < len(case.order):
         cell = int(rng.integers(2))
-        together.advance(cell, cells[cell][together.upcoming(together.asked[cell] + int(rng.integers(1, 50)), cell)])
+        together.advance(cell, cells[cell][together.upcoming(together.n_asked[cell] + int(rng.integers(1, 50)), cell)])
     for cell, answers in enumerate(cells):
         for number, limit in enumerate((case.limit, looser)):
             assert tuple(together.evidence()[:, cell, number]) == evidence(limit, case.order, answers)

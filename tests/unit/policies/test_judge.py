@@ -489,7 +489,7 @@ def test_a_part_is_judged_by_its_interval_at_a_part_of_the_risk(
         return value - spread, value + spread
 
     estimate = Estimate(value, 99, at=at)
-    verdict = verdict_of_part(rule(treatment=treatment), estimate, (), TODAY, 1, share=0.1, asked="9 of 99 answers")
+    verdict = verdict_of_part(rule(treatment=treatment), estimate, (), TODAY, 1, share=0.1, progress="9 of 99 answers")
     assert (verdict and verdict.outcome) == outcome
     assert asked_of[0] == pytest.approx(1.0 - 2.0 * 0.05 * 0.1)
     if verdict:
@@ -507,7 +507,7 @@ def test_tests_that_share_a_rule_share_its_risk_of_fail_in_a_part(value: float, 
         asked_of.add(level)
         return 0.0, 1.0
 
-    verdict_of_part(rule(treatment=INTERVAL), Estimate(value, 99, at=at), (), TODAY, 20, share=0.1, asked="")
+    verdict_of_part(rule(treatment=INTERVAL), Estimate(value, 99, at=at), (), TODAY, 20, share=0.1, progress="")
     assert list(asked_of) == [pytest.approx(1.0 - 2.0 * risk)]
 
 
@@ -516,7 +516,7 @@ def test_tests_that_share_a_rule_share_its_risk_of_fail_in_a_part(value: float, 
     [Estimate(math.nan, 9, 0.0, 0.01, 0.99), Estimate(0.0, 9, valid=False, reason="no"), Estimate(0.0, 0, 0.0, 0.01, 0.99)],
 )
 def test_nothing_follows_from_a_part_without_a_value(estimate: Estimate) -> None:
-    assert verdict_of_part(rule(), estimate, (), TODAY, 1, share=0.1, asked="") is None
+    assert verdict_of_part(rule(), estimate, (), TODAY, 1, share=0.1, progress="") is None
 
 
 def test_a_rule_that_was_not_judged_says_so() -> None:

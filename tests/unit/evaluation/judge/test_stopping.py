@@ -303,7 +303,7 @@ def test_what_is_certain_is_the_verdict_of_all_answers(wrong: int, seed: int) ->
     n, rule = 30, Rule("r", "accuracy_drop", Bound(high=0.3), "p:1")
     scores = np.random.default_rng(seed).permutation(np.arange(n) >= wrong).astype(float)
     audit = drop_audit(rule, np.ones(n), 1e-12)
-    while places := audit.upcoming(audit.asked[0] + 1):
+    while places := audit.upcoming(audit.n_asked[0] + 1):
         audit.advance({0: scores[list(places)]})
     assert audit.within(rule.bound) is (Outcome.PASS if wrong <= 9 else Outcome.FAIL)
 
@@ -321,7 +321,7 @@ def test_every_mistake_of_an_audit_together_is_within_its_risk() -> None:
         for _ in range(runs):
             scores = rng.permutation(np.arange(n) >= wrong).astype(float)
             audit = drop_audit(rule, np.ones(n), 0.1)
-            while places := audit.upcoming(audit.asked[0] + 4):
+            while places := audit.upcoming(audit.n_asked[0] + 4):
                 audit.advance({0: scores[list(places)]})
             mistakes += audit.within(rule.bound) is mistake
         assert mistakes / runs < 0.1 + 3 * math.sqrt(0.1 * 0.9 / runs)
@@ -335,9 +335,9 @@ def test_graded_answers_after_binary_ones_decide_nothing_that_they_could_undo() 
     scores[order[::10]] = 0.0
     scores[order[-1]] = 0.5  # 10.5 lost of 10 allowed
     audit = drop_audit(rule, np.ones(n), 1e-9)
-    while places := audit.upcoming(audit.asked[0] + 7):
+    while places := audit.upcoming(audit.n_asked[0] + 7):
         audit.advance({0: scores[list(places)]})
-    assert audit.asked == [n]
+    assert audit.n_asked == [n]
     assert audit.within(rule.bound) is Outcome.INCONCLUSIVE
 
 
@@ -725,9 +725,9 @@ def test_the_risk_of_a_wrong_fail_is_split_among_cells() -> None:
     alone, among = drop_audit(rule, clean, 0.05), drop_audit(rule, clean, 0.05, [0.01, 0.99])
     scores = np.array([0.0, 0.0, 1.0, 1.0] * 50)
     for audit in (alone, among):
-        while audit.closest(1) and (places := audit.upcoming(audit.asked[0] + 4)):
+        while audit.closest(1) and (places := audit.upcoming(audit.n_asked[0] + 4)):
             audit.advance({0: scores[: len(places)]})
-    assert alone.asked[0] < among.asked[0]
+    assert alone.n_asked[0] < among.n_asked[0]
 
 
 # The same verdict whatever else was asked.
@@ -888,7 +888,7 @@ def test_over_all_orders_an_audit_errs_as_declared(pairs: list[tuple[float, floa
             clean[list(asking_order(n))], scores[list(asking_order(n))] = np.transpose(order)
             audit = RuleAudit(rule, [rule.bound, cap], partial(drop_limits, clean), asking_order(n), (risk, risk))
             mistaken = set()
-            while places := audit.upcoming(audit.asked[0] + 1):
+            while places := audit.upcoming(audit.n_asked[0] + 1):
                 audit.advance({0: scores[list(places)]})
                 for bound in {rule.bound, cap}:
                     mistake = Outcome.FAIL if bound.admits(lost / n) else Outcome.PASS
@@ -930,7 +930,7 @@ def test_over_all_orders_a_share_of_cells_errs_as_declared(lost: list[list[bool]
         )
         seen = set()
         while closest := audit.closest(1):
-            places = audit.upcoming(audit.asked[closest[0]] + 1, closest[0])
+            places = audit.upcoming(audit.n_asked[closest[0]] + 1, closest[0])
             audit.advance({closest[0]: scores[closest[0], list(places)]})
             seen.add(audit.within(bound))
         assert seen & {Outcome.PASS, Outcome.FAIL}
