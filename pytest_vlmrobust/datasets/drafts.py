@@ -264,7 +264,11 @@ def _target(draft: Draft, task: str, problems: Problems) -> str | tuple[str, ...
         return ""
     answer = draft.answer.strip() if isinstance(draft.answer, str) else draft.answer
     if task == "choice" and answer not in draft.options:
-        problems.add(draft.place, "answer", answer, f"one of {', '.join(draft.options)}")
+        letters = [
+            letter for letter, text in draft.options.items() if str(answer).casefold() in (text.casefold(), letter.casefold())
+        ]
+        meant = f". Write {letters[0]!r}, the letter of this option" if len(letters) == 1 else ""
+        problems.add(draft.place, "answer", answer, f"one of {', '.join(draft.options)}{meant}")
     elif task == "yes_no" and not _is_yes_no(answer):
         problems.add(draft.place, "answer", answer, "Yes or No")
     elif not all(text.strip() for text in ([answer] if isinstance(answer, str) else answer)):

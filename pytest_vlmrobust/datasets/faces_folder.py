@@ -241,7 +241,7 @@ class FolderReader:
         try:
             picture = FileImage(draft.path, f"{draft.place}, column 'file'").load()
         except ImageError as error:
-            self.problems.messages.append(str(error))
+            self.problems.messages.append(("", str(error)))
             return
         height, width = picture.shape[:2]
         if min(width, height) < LEAST_EDGE:
@@ -263,10 +263,8 @@ class FolderReader:
         if len(faces) == 1 and len(faces[0]) == len(self.settings.attributes):
             return faces[0]
         problem = "several faces" if len(faces) > 1 else "a face that is partly outside of the image" if faces else "no face"
-        self.problems.messages.append(
-            f"{draft.place}: MediaPipe found {problem} in {draft.path}, expected one face. Write its boxes into the table, crop "
-            "the image, or remove the row"
-        )
+        more = "expected one face. Write its boxes into the table, crop the image, or remove the row"
+        self.problems.messages.append((problem, f"{draft.place}: MediaPipe found {problem} in {draft.path}, {more}"))
         return {}
 
     def _check_boxes(self, draft: _Draft) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pytest_vlmrobust.core.words import quantity
 from .benchmarks import UNKNOWN, Benchmark
 
 MOST_SHOWN = 10
+_KIND = re.compile(r"[;:.(]")
 
 
 class DatasetWarning(UserWarning):
@@ -114,7 +116,8 @@ class Problems:
     part: str
     benchmark: str = ""
     """The benchmark whose record the rows are read by."""
-    messages: list[str] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
+    """For each problem what is wrong, which many rows may share, and its message."""
     notes: list[str] = field(default_factory=list)
     """Notes for the reader on rows without problems."""
     turned: list[Place] = field(default_factory=list)
@@ -122,7 +125,8 @@ class Problems:
 
     def add(self, place: Place, column: str, value: object, expected: str) -> None:
         """Notes that ``column`` of a row holds ``value`` instead of ``expected``."""
-        self.messages.append(f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}")
+        kind = f"{column}: {_KIND.split(expected)[0]}"
+        self.messages.append((kind, f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}"))
 
     def note(self, places: Sequence[Place], one: str, several: str) -> None:
         """Adds a note with the number of rows that it concerns, and the first of them."""
@@ -130,11 +134,17 @@ class Problems:
             self.notes.append(f"{self.path}: {quantity(len(places), one, several)} (the first: {places[0]})")
 
     def raise_any(self) -> None:
-        """Raises one error with the first problems and the number of others, if there are problems."""
+        """Raises one error, if there are problems: the first of each kind, then others, and how many more there are."""
         if not self.messages:
             return
-        rest = len(self.messages) - MOST_SHOWN
-        lines = [*self.messages[:MOST_SHOWN], *([f"… and {rest} more"] if rest > 0 else [])]
+        kinds = [kind for kind, _ in self.messages]
+        first = {kind: number for number, kind in reversed([*enumerate(kinds)])}
+        order = sorted(range(len(kinds)), key=lambda number: number != first[kinds[number]])
+        rest = len(kinds) - MOST_SHOWN
+        lines = [
+            *(self.messages[number][1] for number in sorted(order[:MOST_SHOWN])),
+            *([f"… and {rest} more"] if rest > 0 else []),
+        ]
         count = f"{len(self.messages)} problem{'s' if len(self.messages) > 1 else ''}"
         record = f" when read as the benchmark {self.benchmark!r}" if self.benchmark else ""
         raise DatasetError(f"{self.path} has {count}{record}; fix or remove these rows:\n  " + "\n  ".join(lines))

@@ -197,7 +197,7 @@ class _HubTable:
         try:
             images, digest = self._images(place, number, cells)
         except ImageError as error:
-            self.problems.messages.append(str(error))
+            self.problems.messages.append(("", str(error)))
             return None
         if not images:
             self.without_picture.append(place)

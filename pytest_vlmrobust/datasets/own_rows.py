@@ -48,7 +48,7 @@ from pytest_vlmrobust.core.sample import META, ImageSource
 
 from .delimited import cells_of, field_image, header_of, records
 from .drafts import LETTERS, TASKS, Draft, finish, metadata, with_copies, without_padding
-from .files import Contents, Place, Problems
+from .files import MOST_SHOWN, Contents, Place, Problems
 from .images import FileImage, RowImage, Span, file_stamp, from_base64, image_identity, is_turned, start_of_base64, why_outside
 
 
@@ -77,6 +77,15 @@ KEYS = (
     "perturbed",
 )
 REQUIRED = ("id", "question", "answer")
+OTHER_NAMES = {
+    "id": ("index", "idx", "qid", "question_id", "sample_id", "uid"),
+    "image": ("img", "image_path", "image_file", "file", "file_name", "filename", "path", "picture"),
+    "question": ("prompt", "query", "text", "problem"),
+    "options": ("choices", "candidates"),
+    "answer": ("label", "target", "gt", "ground_truth", "gold", "solution", "reference"),
+    "category": ("type", "subject", "topic"),
+}
+"""How other formats name a key: offered for a file that has such a name, never read."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
 _LONGEST_PATH = 1024
 Inline = Callable[[int, str, str], ImageSource]
@@ -122,7 +131,10 @@ class OwnRows:
         for key, found in self._unknown.items():
             place, value = found[0]
             rows = f" (the first of {len(found)} rows with it)" if len(found) > 1 else ""
-            names = f"If it describes the question, call it {META}{key}.{did_you_mean(key, KEYS)} Known: {', '.join(KEYS)}"
+            plain = key.strip().casefold()
+            usual = next((name for name in KEYS if plain in (name, *OTHER_NAMES.get(name, ()))), "")
+            other = f"If it describes the question, call it {META}{key}.{did_you_mean(key, KEYS)}"
+            names = f"{f'Did you mean {usual!r}?' if usual else other} Known: {', '.join(KEYS)}"
             self.problems.add(place, key, value, f"no such {self.problems.part}{rows}. {names}")
 
 
@@ -239,9 +251,25 @@ class _Row:
             if is_turned(start_of_base64(written)):
                 self.rows.problems.turned.append(self.place)
             return self.inline(number, hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest(), where)
-        downloads = " (nothing is downloaded: save the image beside the file)" if "://" in written else ""
-        self.rows.problems.add(self.place, key, written, f"an image file, a data: URL or base64; no file {path}{downloads}")
+        self.rows.problems.add(
+            self.place, key, written, f"an image file, a data: URL or base64; no file {path}{self._hint(written)}"
+        )
         return None
+
+    def _hint(self, written: str) -> str:
+        """Returns what a path that leads to no file was probably meant to be."""
+        folder = self.rows.path.parent
+        if "://" in written:
+            return " (nothing is downloaded: save the image beside the file)"
+        if (folder / (slashed := written.replace("\\", "/"))).is_file():
+            return f" (folders are separated by '/': write {slashed!r})"
+        if Path(written).is_file():
+            return f" (a path starts at the folder of the data: write {os.path.relpath(written, folder)!r})"
+        beside = (folder / written).parent
+        if len(self.rows.problems.messages) < MOST_SHOWN and beside.is_dir():
+            alike = [path.name for path in beside.iterdir() if path.name.casefold() == Path(written).name.casefold()]
+            return f" (there is {alike[0]!r}: capitals count)" if alike else ""
+        return ""
 
 
 def pictures_of(row: Mapping[str, Any]) -> list[Any]:
@@ -304,6 +332,8 @@ def _object(rows: OwnRows, number: int, raw: bytes) -> dict[str, Any] | None:
     place = Place(rows.path, number, "the line")
     try:
         row = read_json(raw)
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{rows.path}:{number} is not UTF-8 ({error}). Save the file as UTF-8") from error
     except ValueError as error:
         rows.problems.add(place, "(all)", raw.decode(errors="replace").strip(), f"a JSON object ({error})")
         return None

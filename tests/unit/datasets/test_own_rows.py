@@ -142,9 +142,15 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
             row(image="gone.png"),
             "key 'image': found 'gone.png', expected an image file, a data: URL or base64; no file DIR/gone.png",
         ),
+        (row(image="pictures\\1.png"), "no file DIR/pictures\\1.png (folders are separated by '/': write 'pictures/1.png')"),
+        (row(image="pictures/1.PNG"), "no file DIR/pictures/1.PNG (there is '1.png': capitals count)"),
         (row(image="https://host/a.png"), "nothing is downloaded: save the image beside the file"),
         (row(image=...) | {"images": []}, "key 'images': found [], expected a path, a data: URL or base64"),
         (row(answer="Z"), "id 'q1', key 'answer': found 'Z', expected one of A, B"),
+        (row(answer="Dog"), "found 'Dog', expected one of A, B. Write 'B', the letter of this option"),
+        (row(answer="a"), "found 'a', expected one of A, B. Write 'A', the letter of this option"),
+        (row(label="B"), "key 'label': found 'B', expected no such key. Did you mean 'answer'? Known: id, image"),
+        (row(**{" Image": "1.png"}), "key ' Image': found '1.png', expected no such key. Did you mean 'image'?"),
         (row(answer={}), "key 'answer': found {}, expected text, a number"),
         (row(options="cat"), "key 'options': found 'cat', expected a list of at most 26 texts"),
         (row(options={"a": "cat"}), "key 'options': found {'a': 'cat'}, expected a list"),
@@ -176,6 +182,31 @@ def test_all_problems_are_reported_with_their_lines(folder: Path) -> None:
     assert "has 3 problems" in text
     assert re.findall(r"own\.jsonl:(\d+),", text) == ["3", "2", "4"]
     assert "found 'q1', expected a value of its own (line 1 has it too)" in text
+
+
+def test_an_image_path_that_starts_at_the_working_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    text = problem(folder, row(image=f"{folder.name}/pictures/1.png"))
+    assert text.endswith("(a path starts at the folder of the data: write 'pictures/1.png')")
+
+
+def test_each_kind_of_problem_is_shown_before_the_second_of_any(folder: Path) -> None:
+    text = problem(folder, *({"img": "1.png", "prompt": "What?", "label": "B"} for _ in range(40)))
+    assert "has 163 problems" in text
+    assert [
+        key
+        for key in ("id", "question", "answer", "image", "img", "prompt", "label")
+        if f"own.jsonl:1, the line, key {key!r}" not in text
+    ] == []
+    assert text.count("own.jsonl:") == 10
+    assert text.endswith("… and 153 more")
+
+
+def test_a_file_that_is_not_utf8(folder: Path) -> None:
+    path = write(folder, row())
+    path.write_text(path.read_text(), "utf-16")
+    with pytest.raises(DatasetError, match=r"own\.jsonl:1 is not UTF-8 \(.*\)\. Save the file as UTF-8"):
+        open_dataset(path).samples()
 
 
 def test_an_empty_file(folder: Path) -> None:
