@@ -16,6 +16,7 @@ from typing import Any, Final
 from .json_answers import Document, final_answer, lesser_answer, read_json
 from .latex import DEGREES
 from .mentions import Mention, choose, find_mentions
+from .numbers import concluded_number, is_same, number_of
 from .options import Options
 from .text import (
     WORD,
@@ -35,6 +36,7 @@ from .text import (
     straighten,
     strip_ends,
 )
+from .words import tokens
 from .yes_no import extract_yes_no
 
 DEEPEST_TAG = 4
@@ -58,7 +60,7 @@ CHOICE_RULES: Final[Mapping[str, str]] = {
     "closing_letter": "``A is wrong. B.``: the letter or text set off at the end, where nothing else is meant before it.",
     "marked_letter": '``option B``, ``(B)``, ``"B"``, ``B. dog``: the only letter that is marked as one, and not denied.',
     "yes_no": "``No, there is none.`` where the options are Yes and No, and no letter is mentioned.",
-    "option_text": "``A dog is running in the park``: a short text with the words of one option, whole and not denied.",
+    "option_text": "``A dog is running in the park``: a short text with the words or number of one option, whole, not denied.",
 }
 """The rules and what they read, most certain first."""
 
@@ -100,14 +102,18 @@ def _outcomes(reply: str, shown: str, options: Options, within: int) -> Iterator
     yield "text", options.exact(shown) or (options.exact(text) if text != shown else None)
     mentions = find_mentions(text, options)
     yield "line", _in_line(text, mentions, options, within)
-    yield choose(mentions, text, options.letters)
+    rule, outcome = choose(mentions, text, options.letters)
+    counted = None if rule in ("statement", "verdict") and outcome else _counted(text, mentions, options)
+    yield (rule if counted == outcome else "option_text"), counted
+    yield rule, outcome
     yield "refusal", _refusal(text, options)
     yield "yes_no", _yes_no(text, mentions, options)
     said = [each for each in mentions if each.in_words]
     said = [each for each in said if each.held or _is_beside(each, text)] if any(each.held for each in said) else []
     alone = [each for each in mentions if each.held and not each.in_words and each.before.kind == "start" and each.after.ends]
     meant = {letter for each in (*said, *(alone if said else ())) for letter in each.letters}
-    yield "option_text", only_answer(meant) if text.count(" ") < MOST_WORDS else None
+    doubtful = _is_part_of_another(meant, text, options)
+    yield "option_text", (Stop.AMBIGUOUS if doubtful else only_answer(meant)) if text.count(" ") < MOST_WORDS else None
     yield "recital", Stop.AMBIGUOUS if any(each.recited for each in mentions) else None
 
 
@@ -118,6 +124,30 @@ def _is_beside(mention: Mention, text: str) -> bool:
     """Whether an option is only mentioned next to another one: "while the truck is green", "larger than the cat"."""
     compared = _COMPARED.search(text, max(0, mention.start - 10), mention.start)
     return bool(compared) or (mention.before.void and not mention.denied and not mention.asked)
+
+
+def _is_part_of_another(meant: set[str], text: str, options: Options) -> bool:
+    """Whether the words of a longer option stand in the text, apart from each other: "a light shade of red" for "light red"."""
+    said, words = set(tokens(text.lower())), {letter: set(own.split()) for letter, own in options.lowered.items()}
+    return any(words[letter] < words[other] <= said for letter in meant for other in options.letters - meant)
+
+
+_SUMMED = re.compile(
+    r"(?:=|\b(?:total|altogether|in all|overall|sum|makes?|so|therefore|thus|hence|equals)\b)(?!.*(?:[.!?]\s|\n)\s*\S)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The last sentence says what the numbers before it come to."""
+
+
+def _counted(text: str, mentions: list[Mention], options: Options) -> Outcome:
+    """Returns the option that is the number which a short text ends in, where all options are numbers."""
+    if text.count(" ") >= MOST_WORDS or any(not each.in_words or len(each.letters) > 1 for each in mentions):
+        return None
+    values = {letter: number_of(words) for letter, words in options.raw.items()}
+    said = concluded_number(text) if all(values.values()) else None
+    same = [letter for letter, value in values.items() if said and value and is_same(said, value)]
+    others = any(each.held and not each.letters & {*same} for each in mentions)
+    return same[0] if len(same) == 1 and not (others and not _SUMMED.search(text)) else None
 
 
 # The text as the other steps expect it.

@@ -213,6 +213,13 @@ _PAIR = re.compile(r"([A-Z])\W{0,2}[,;]\s(?:(?:maybe|perhaps|probably|possibly)\
 _END = re.compile(r"[.!?\n]")
 _SUPPOSED = re.compile(r" (?:would|could|might)\b")
 """Says what another picture would show: "A cow would have horns"."""
+_SEEMS = re.compile(r"\b(?:look|seem|appear|resembl|might be|may be|could be)[^.!?\n;,]{0,30}\Z")
+_CONTRAST = re.compile(
+    r"(?:[.,]?\s(?:but|yet|however),?(?:(?:\s[a-z]+){0,3}?\sis|\sit's)|,?(?:\s(?!and|that|which)[a-z]+){0,3}?,?\sis)"
+    r"\s(?:actually|really|in fact|in reality)\s(?:an?\s|the\s|\W?\Z)"
+)
+_CONCEDED = re.compile(r"\b(?:al)?though\b[^.!?\n,;]*\Z")
+"""What only seems so is denied where a contrast follows: "it looks like a dog but is actually a cat"."""
 _REPLY = re.compile(r"\?[\s\"')]{0,3}(yes|no)\b(?!,? (?:i|we|the) )")
 """A question with its answer: "A cat? No. A dog? Yes."."""
 
@@ -238,6 +245,11 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
         excepted = is_excepted(lowered, each.start, denied_behind=behind.denied)
         if excepted is not None:
             ahead, behind = ahead._replace(kind="statement", denied=excepted), behind._replace(denied=False)
+        seems = _SEEMS.search(lowered, max(done[-1].end if done else 0, each.start - 60), each.start)
+        if seems and (
+            _CONTRAST.match(lowered, each.end, ceiling) or _CONCEDED.search(lowered, max(floor, each.start - 80), seems.start())
+        ):
+            behind = behind._replace(denied=True)
         if each.in_words and not behind.verdict and _SUPPOSED.match(lowered, each.end):
             behind = behind._replace(void=True)
         stop = _END.search(text, each.end)
@@ -256,7 +268,7 @@ _BETWEEN = re.compile(r"[\s,;.|/)(\[\]&-]*(?:(?:and|or)\s)?[\s(\[]*")
 
 def _recitals(listed: list[Mention], text: str, known: frozenset[str]) -> list[Mention]:
     """Marks mentions that only recite the options in sequence: "A. cat B. dog"; an announced one only if all of them follow."""
-    recited: set[int] = set()
+    recited = {place for place, each in enumerate(listed) if each.in_words and each.letters >= known}  # "of cat, dog and cow"
     every = len({letter for each in listed if each.labelled for letter in each.letters}) == len(known)
     for place, (first, second) in enumerate(pairwise(listed)):
         between = text[first.end : second.start]
@@ -296,6 +308,7 @@ def choose(mentions: list[Mention], text: str, known: frozenset[str], *, no: boo
     strongest = min(claim.weight for claim in kept)
     best = [claim for claim in kept if claim.weight == strongest]
     rule, last = best[-1].rule, best[-1].mention
+    best = [claim for claim in best if not claim.mention.letters > last.letters]  # "B or C, most likely C"
     if "final" in lowered[max(0, last.start - 40) : last.start]:
         best = best[-1:]
     letters = frozenset().union(*(claim.mention.letters for claim in best))
@@ -366,11 +379,11 @@ def _claim(each: Mention, held: list[Mention], text: str, *, denied: bool, gone_
 
 
 def _place(each: Mention, text: str) -> tuple[bool, bool]:
-    """Returns whether a mention begins the text, its last line, or a line of nothing else; and whether it ends its line."""
-    begin, end = text.rfind("\n", 0, each.start) + 1, text.find("\n", each.end)
+    """Returns whether a mention begins the text, a correction, its last line or a line of nothing else, and ends its line."""
+    begin, end = max(text.rfind("\n", 0, each.start) + 1, each.turn), text.find("\n", each.end)
     alone = not strip_ends(text[each.end : end if end >= 0 else len(text)])
     begins = not strip_ends(_NUMBERED.sub("", text[begin : each.start]))
-    return begins and (begin in (0, text.rfind("\n") + 1) or alone), alone
+    return begins and (begin in (0, each.turn, text.rfind("\n") + 1) or alone), alone
 
 
 def _is_topic(each: Mention, text: str) -> bool:

@@ -415,7 +415,7 @@ def relaxed_match(answer: str, target: str) -> bool:
     >>> relaxed_match("1,040", "1000"), relaxed_match("0.5", "50%"), relaxed_match("94", "100"), relaxed_match("Red", "red")
     (True, True, False, True)
     """
-    wanted, got = _value(target), _value(answer)
+    wanted, got = number_of(target), number_of(answer)
     if wanted is None or got is None:
         return normalised(answer) == normalised(target)
     if wanted.unit and got.unit and wanted.unit != got.unit:
@@ -431,7 +431,7 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
 
     Where the targets are numbers and the answer is a sentence, the number that it ends in is read (rule ``concluded``).
     """
-    if not all(map(_value, targets(sample))):
+    if not all(map(number_of, targets(sample))):
         return grade_best(read_answer(sample, prediction), sample, prediction, relaxed_match)
     plain = plain_numbers(_typed(prediction.text))
     extraction = read_answer(sample, replace(prediction, text=str(plain)))
@@ -439,7 +439,7 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
         return _relaxed_expression(plain.expressions, extraction, sample, prediction)
     if extraction.answer is not None:
         concluded = _concluded(extraction.answer)
-        extraction = extraction if _value(extraction.answer) or concluded.answer == extraction.answer else concluded
+        extraction = extraction if number_of(extraction.answer) or concluded.answer == extraction.answer else concluded
     return grade_best(extraction, sample, prediction, relaxed_match)
 
 
@@ -483,7 +483,7 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
     if not text:
         return grade_unread("empty", prediction)
     if concludes:
-        formula = not any(map(_value, targets(sample)))  # is searched as spelled, with any numbers in it
+        formula = not any(map(number_of, targets(sample)))  # is searched as spelled, with any numbers in it
         regions = [_announced_number(reply, plain), Extraction(text, CONCLUDED) if formula else _concluded(text)]
     else:
         regions = [apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)]
@@ -561,6 +561,8 @@ _TWO_CLAUSES = re.compile(
     r"\b(?:is|are|was|were|has|have)\b[^.;]*\b(?:and|while|but|whereas)\s(?:the|its|that|there|it)\s[^.;]*"
     r"\b(?:is|are|was|were|has|have)\b"
 )
+_BESIDE = re.compile(r"\b(?:\w+ing|with|on|near|beside|behind|under|next)\b")
+"""Words after which a number is of something else: "The 3 dogs are playing with 2 balls"."""
 _LAST_SENTENCES = 2_000
 """Characters at the end of a text in which its conclusion is looked for."""
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|(?<=。)|\n+")
@@ -573,6 +575,7 @@ _NOTHING = re.compile(
     rf"i (?:do not|don't|cannot|can't) see any {_THING}(?![^.]*\b(?:because|since|due|enough|clearly|well|but)\b)[\w -]{{1,60}}"
     rf"|no {_THING}[\w -]{{1,40}} (?:is|are|can be) (?:visible|seen|present|shown)"
     r"|there is no (?:one|body)(?: [\w -]{1,60})?"
+    rf"|none of the {_THING}(?!above|below|options|choices)[\w -]{{1,60}}"
     r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
     r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
@@ -595,7 +598,9 @@ def _concluded(text: str) -> Extraction:
     counted = _telling_sentences(kept)
     said = counted[-1] if counted else ""
     if not said or MARKS.search(said):
-        return Extraction(said or _without_digits(kept), CONCLUDED)
+        return Extraction(said or _without_digits(_ITEM.sub("", kept)), CONCLUDED)
+    if _is_list(kept):
+        return Extraction(None, Stop.AMBIGUOUS.value)
     core = _ASIDE.sub("", said)
     core = core if numbers_in(core) else said
     numbers = [number for number in numbers_in(core) if not number.is_bound]
@@ -607,6 +612,9 @@ def _concluded(text: str) -> Extraction:
     if len({number.value for number in numbers}) > 1:
         last = deque(_TOTAL_BEFORE.finditer(core.lower()), maxlen=1)
         is_pair = _TWO_SOLUTIONS.search(core) or (last and last[0][0] in {"is", "are"} and _TWO_CLAUSES.search(core.lower()))
+        is_pair = is_pair or (
+            last and last[0][0] in {"is", "are"} and _BESIDE.search(core.lower(), last[0].end(), numbers[-1].span[0])
+        )
         numbers = [number for number in numbers if last and number.span[0] >= last[0].end() and not is_pair]
     values = {number.value for number in numbers}
     part = _PART_OF.match(said) and any(map(numbers_in, counted[:-1]))
@@ -615,12 +623,27 @@ def _concluded(text: str) -> Extraction:
     return Extraction(numbers[-1].text, CONCLUDED)
 
 
+def _is_list(text: str) -> bool:
+    """Whether every line has a number of its own, and the last does not conclude: "3 on the left", "2 on the right"."""
+    *lines, end = [line for line in _ITEM.sub("", text).split("\n") if line.strip()] or [""]
+    if not lines or not all(map(numbers_in, (*lines, end))) or read_number(end) or _TOTAL_BEFORE.search(end.lower()):
+        return False
+    earlier = {number.value for line in lines for number in numbers_in(line)}
+    return earlier.isdisjoint(number.value for number in numbers_in(end) if not _TOTAL_BEHIND.match(end, number.span[1]))
+
+
+def concluded_number(text: str) -> Number | None:
+    """Returns the number that a text ends in, as ``score_numeric`` reads it; None without a single one."""
+    found = _concluded(str(plain_numbers(text))).answer
+    return number_of(found) if found else None
+
+
 _FIRST_WORD = re.compile(r"\W*([^\W\d_]+(?:-[^\W\d_]+)?)[.!]\s+(?=\S)")
 
 
 def _leading(text: str) -> Extraction | None:
     """Returns a number that is alone on the first line, or a word in the first sentence; what follows explains it."""
-    lines = [read_number(line) for line in text.split("\n") if line.strip()]
+    lines = [read_number(_ITEM.sub("", line)) for line in text.split("\n") if line.strip()]
     if len(lines) > 1 and all(lines) and len({line.value for line in lines if line}) > 1:
         return Extraction(None, Stop.AMBIGUOUS.value)
     if "=" in text:
@@ -697,7 +720,7 @@ def _score_expression(expression: str, region: Extraction, sample: Sample, predi
 
 
 @lru_cache(maxsize=8192)
-def _value(text: str) -> Number | None:
+def number_of(text: str) -> Number | None:
     """Returns ``text`` as a number, also in LaTeX; None for 2010/11, which is a season on the axis of a chart."""
     number = read_number(text) or read_number(str(plain_numbers(text)))
     return None if number is None or (number.ratio and _SEASON.match(number.text)) else number
@@ -708,13 +731,13 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
     alone = read_number(text)
     numbers = [alone] if alone else numbers_in(text)
     for target in wanted:
-        number = _value(target)
-        if any(_is_same(mentioned, number) for mentioned in numbers) if number else _has_expression(text, target):
+        number = number_of(target)
+        if any(is_same(mentioned, number) for mentioned in numbers) if number else _has_expression(text, target):
             return target, True
     return (numbers[-1].text, False) if numbers else None
 
 
-def _is_same(mentioned: Number, wanted: Number) -> bool:
+def is_same(mentioned: Number, wanted: Number) -> bool:
     """Whether two numbers are equal, with equal units if both have one."""
     return mentioned.value == wanted.value and (not mentioned.unit or not wanted.unit or mentioned.unit == wanted.unit)
 

@@ -24,6 +24,7 @@ _WORDS = "|".join(NUMBER_WORDS)
 _NUMBER = re.compile(rf"\d[\d.,]*|{_WORDS}")
 _MEASURE = re.compile(r"(\d[\d.,]*)\s?([^\W\d_]{1,6}[23²³]?|%|°[cf]?)")
 _THOUSANDS = re.compile(r"[1-9]\d{3,14}|[1-9]\d{0,2}(?:,\d{3}){1,4}")
+_COMPOUND = re.compile(r"[a-z]{2,} [a-z]{2,}|[a-z]+-[a-z]+")
 _SIGN = r"(?:\s?(?:[+*/\u00d7÷^~-]|\bx\b|\b(?:or|to|and|plus|minus|times|divided by)\b)\s?|:)"
 _BEFORE = re.compile(
     rf"(?:(?:\d|\b(?:{_WORDS})){_SIGN}|"
@@ -47,10 +48,13 @@ def is_other(sentence: str, start: int, end: int) -> bool:
 
 
 def spellings(words: str) -> tuple[str, ...]:
-    """Returns other spellings of a measure, an equation or a large number: ``5 cm``, ``5cm``; ``x=2``; ``1000``, ``1,000``."""
+    """Returns other spellings of a measure, an equation, a large number or two words: ``5cm``, ``x = 2``, ``top-left``."""
     if _THOUSANDS.fullmatch(words):
         number = int(words.replace(",", ""))
         return f"{number:,}", str(number), f"{number:,}".replace(",", " ")
+    if _COMPOUND.fullmatch(words):
+        first, last = re.split("[ -]", words)
+        return f"{first} {last}", f"{first}-{last}", f"{first}{last}"
     if "=" in words:
         return tuple(sign.join(part.strip() for part in words.split("=")) for sign in ("=", " = "))
     match = _MEASURE.fullmatch(words)
@@ -218,17 +222,18 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     for words, number in (*_NUMBERS.items(), *((number, words) for words, number in _NUMBERS.items())):
         if number in whole and words not in whole:
             whole[words] = whole[number]
+    nouns = _without_noun(whole)
     counts = any(words.isdigit() for words in whole)
     for words in tuple(whole):
         for spelling in spellings(words):
             whole.setdefault(spelling, whole[words])
         if not counts and words.isalpha() and words.isascii() and len(words) > 2 and words[-1] != "s":
             whole.setdefault(f"{words}s", whole[words])
-        for more in ("one", "side") if "side" in roles_of(words) else ():
-            whole.setdefault(f"{words} {more}", whole[words])
+        for more in ("one", "side", "hand side", "-hand side") if "side" in roles_of(words) else ():
+            whole.setdefault(f"{words} {more}".replace(" -", "-"), whole[words])
     whole.pop("", None)
     phrases = sorted(((words, letter) for words, letters in whole.items() for letter in letters), key=lambda item: -len(item[0]))
-    for words, letters in _without_noun(whole).items():  # whole answers only: "first" also begins a list of reasons
+    for words, letters in nouns.items():  # whole answers only: "first" also begins a list of reasons
         whole.setdefault(words, letters)
     return Options(
         letters=frozenset(letter for letter, _ in items),
@@ -265,15 +270,16 @@ def _says_little(words: str) -> bool:
 
 
 _SIDE_BEFORE = re.compile(
-    r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$"
+    r"\b(?:to|on|at|in|towards?|onto)\s(?:the|its|his|her|your|my|our|their)\s(?:[a-z]+\s)?$|^(?:the\s|its\s)?$|,\sso\s$"
 )
 _SIDE_AFTER = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\sof\b|\s*(?:[.,;:!?)]|$)")
 _SIDE_AT_START = re.compile(r"(?:[-\s]hand)?\s(?:side|half|part|corner|edge|end)\b|\s(?:of|because|since)\b|[\s.]*$")
 _PLACED = re.compile(
     r"(?:\b(?:is|are|was|were|be|sits?|lies?|stands?|hangs?|rests?|floats?|flies|stays?|placed|positioned|situated|located|seen|found|"
-    r"hidden|visible|\w+ing)|'s)\s"
-    r"(?:(?:directly|just|right|slightly|somewhere|clearly|immediately|placed|located|positioned|situated|far|well|definitely|probably)"
-    r"\s)*$|^$"
+    r"hidden|visible|\w+ing|points?|faces?|heads?|leads?|moves?|goes|blows)|'s)\s"
+    r"(?:(?:directly|just|right|slightly|somewhere|clearly|immediately|placed|located|positioned|situated|far|well|definitely|probably|due|to|towards?|the|from)"
+    r"\s)*$"
+    r"|^(?:(?:in|to|towards?|from)\s)?(?:the\s)?$|\b(?:in|to|towards?|from)\sthe\s$"
 )
 
 
@@ -331,7 +337,9 @@ def _begins_here(text: str, position: int) -> bool:
     if text[position].isdigit():
         if before in _THIN and _GROUP_BEFORE.search(text, max(0, position - 5), position) and _GROUP.match(text, position):
             return False
-        return before not in "-+" and not (before in ".," and position > 1 and text[position - 2].isdigit())
+        return before not in "-+" and not (
+            before in ".," and position > 1 and (text[position - 2].isdigit() or text[position - 2] == " ")
+        )
     return True
 
 

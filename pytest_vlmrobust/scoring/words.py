@@ -21,7 +21,7 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 26
+VERSION: Final = 27
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (
@@ -156,7 +156,7 @@ def before(lowered: str, start: int, floor: int = 0, turn: int = 0, *, in_words:
         if heading and (heading[-1] == ":" or "answer" in _last_phrase(heading)[0]):
             sentence = [*heading, ":"]
     said = tokens(lowered[floor:start]) if floor > begin else sentence
-    kind, place = _announced(said, at_start=at_start and floor <= begin)
+    kind, place = _announced(said, at_start=at_start and floor <= begin, in_words=in_words)
     between = [word for word in said if word not in _NO_WORDS]
     turned = not between or "but" in _last_phrase(between)[0] or (len(between) == 1 and len(between[0]) == 1)
     void = _is_void(sentence, len(sentence) - len(said) + place, kind, in_words=in_words)
@@ -166,6 +166,8 @@ def before(lowered: str, start: int, floor: int = 0, turn: int = 0, *, in_words:
 _NO_WORDS: Final = frozenset(["then", "rather", ",", ";", "always"])
 _SIGNS: Final = {":": "colon", "=": "colon", ">": "point", "→": "arrow", "⇒": "arrow", "⟹": "arrow", "∴": "arrow", "👉": "arrow"}
 _LETTERED: Final = frozenset(["letter", "letra", "lettre", "lettera", "buchstabe"])
+_AND_THEN: Final[tuple[list[str], ...]] = ([], [","], ["but"], [",", "but"], [",", "and"])
+"""What may stand between letters and the likeliest of them: "B or C, and most likely C"."""
 _STEPS: Final = ("also", "answer", "choose", "it_is", "so", "is", "option", "filler")
 _CONCLUSIONS: Final = frozenset(["it_is", "so", "arrow"])
 
@@ -179,7 +181,7 @@ def _step(rest: list[str], roles: frozenset[str]) -> str:
     return next((step for step in _STEPS if step in roles), "")
 
 
-def _announced(said: list[str], *, at_start: bool) -> tuple[str, int]:
+def _announced(said: list[str], *, at_start: bool, in_words: bool) -> tuple[str, int]:
     """Returns how a mention is announced, and the place of the first word of the announcement."""
     rest, steps, named = said, list[str](), ""
     while rest:
@@ -198,6 +200,8 @@ def _announced(said: list[str], *, at_start: bool) -> tuple[str, int]:
             named = "lettered" if rest[-1] in _LETTERED else "named"
         steps.append("sure" if step == "filler" and "so" in roles else "comma" if rest[-1] == "," else step)
         rest = rest[:-1] if step == "colon" else shorter
+    if "sure" in steps and not in_words and rest in _AND_THEN:
+        return "conclusion", len(rest)
     return _by_itself(rest, steps, named, at_start=at_start) if not rest else _after_noun(rest, said, steps, named)
 
 
@@ -230,8 +234,8 @@ def _has(text: str, phrases: tuple[str, ...]) -> bool:
 
 
 IDIOM: Final = re.compile(
-    r"(?<![\w-])(?:no (?:doubt|question|problem|worries|wonder)|without (?:a |any )?(?:doubt|question)|not only|at least"
-    r"|nothing but|none other than)\b"
+    r"(?<![\w-])(?:no (?:doubt(?: about (?:it|that))?|question|problem|worries|wonder)|without (?:a |any )?(?:doubt|question)"
+    r"|not only|at least|nothing but|none other than)\b"
 )
 """Phrases with a word of denial that deny nothing."""
 _DENYING: Final = frozenset(["not", "wrong", "unlike"])
@@ -295,6 +299,8 @@ def is_excepted(lowered: str, start: int, *, denied_behind: bool) -> bool | None
     return not negative
 
 
+_SHOWN = re.compile(r"(?:it|this|that|there|the (?:image|picture|photo))\b")
+"""What a condition is about that supposes what is in the image, and does not say how to look at it: "if we look closely"."""
 _THAT: Final = (["что"], ["dass"], ["że"], ["that"])
 
 
@@ -306,7 +312,7 @@ def _is_void(sentence: list[str], place: int, kind: str, *, in_words: bool) -> b
     part = [word for at, word in enumerate(sentence) if at >= begin and (word != "," or sentence[at + 1 : at + 2] not in _THAT)]
     stated = kind in ("line", "statement", "conclusion")
     comma = max((at + 1 for at, word in enumerate(part[: place - begin] if stated else part) if word == ","), default=0)
-    if part[:4] == ["if", "i", "had", "to"]:  # guess, or choose
+    if part[:1] == ["if"] and (part[1:2] == ["forced"] or part[1:4] == ["i", "had", "to"]):  # guess, or choose
         part, comma = part[4:], max(comma - 4, 0)
     clause, whole = part[comma:], f" {' '.join(part)} "
     if any("aside" in roles_of(word) and not (word == "whether" and kind == "statement") for word in clause):
@@ -319,7 +325,10 @@ def _is_void(sentence: list[str], place: int, kind: str, *, in_words: bool) -> b
         return True
     if _has_phrase(clause, f" {' '.join(clause)} ", "aside"):
         return True
-    if any("condition" in roles_of(word) for word in part[:comma]) and any("hypothetical" in roles_of(word) for word in part):
+    condition = next((place for place, word in enumerate(part[:comma]) if "condition" in roles_of(word)), None)
+    if condition is not None and (
+        any("hypothetical" in roles_of(word) for word in part) or _SHOWN.match(" ".join(part[condition + 1 :]))
+    ):
         return True
     return not whole.isascii() and any(phrase in whole for phrase in words().joined["void"])
 
@@ -456,7 +465,9 @@ def _turning(role: str) -> re.Pattern[str]:
     """Returns the pattern of a role's phrases at the start of a clause."""
     spaced, joined = ("|".join(map(re.escape, by[role])).replace(r"\ ", r"\s") for by in words()[:2])
     begins = r"(?:(?<=[.!?;,:\n(-])\s*|(?<=[.,!?;:-] )|\A|(?<=\n)|(?<=\bbut )|(?<=\bno )|(?<=\bbecause ))"
-    return re.compile(rf"{begins}(?:(?:{spaced})(?!\w| for\b)|{joined})(?:[\s,.!;:)-]*no(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*")
+    return re.compile(
+        rf"{begins}(?:(?:{spaced})(?!\w| for\b)|{joined})(?:[\s,.!;:)-]*(?P<no>no)(?=[\s,.:!-])(?! \w))?[\s,.!;:)-]*"
+    )
 
 
 @lru_cache(maxsize=8)
@@ -472,7 +483,10 @@ def _has_sign(lowered: str, role: str) -> bool:
 _UNSETTLED = re.compile(
     r"wait|hold on|let me|then again|hmm|checking again|looking again|thinking again|等等|等一下|待って|잠깐|espera|moment"
 )
-_NO = re.compile(r"(?<=[.!?;,:\n-]\s)(?:no|nope)\s*[,.!:-]+\s*")
+_NO = re.compile(
+    r"(?:(?<=[.!?;,:\n-]\s)(?:nope|non?|nein|não|нет|tidak|bukan|không)"
+    r"|(?<=[.!?;,\n])\s?(?:不对?|不對|错了?|錯了?|いや|いいえ|아니요?))(?:\s*[,.!:]+|\s+-+|-+\s)\s*"
+)
 
 
 @lru_cache(maxsize=8)  # asked for twice of each text
@@ -483,8 +497,11 @@ def corrections(lowered: str, *, no: bool = False) -> list[tuple[int, bool]]:
     """
     found: list[tuple[int, bool]] = []
     if _has_sign(lowered, "correction"):
-        found = [(match.end(), bool(_UNSETTLED.search(match[0]))) for match in _turning("correction").finditer(lowered)]
-    if no and " no" in lowered:
+        found = [
+            (match.end() if no or not match["no"] else match.start("no"), bool(_UNSETTLED.search(match[0])))
+            for match in _turning("correction").finditer(lowered)
+        ]
+    if no:
         found = sorted([*found, *((match.end(), False) for match in _NO.finditer(lowered))])
     return found[-20:]
 

@@ -130,7 +130,8 @@ _ASSENT = re.compile(
     r"|(?:it|there|they|he|she) (?:is|does|are)"
 )
 _DISSENT = re.compile(
-    rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)|unlikely"
+    rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|unlikely"
+    r"|not (?:at all|really|quite|that i (?:can see|know))"
     rf"|{_IT}(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
     r"|(?:it|he|she|they|there|this|that)(?:'s|'re| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
     r"|(?:(?:图|图片|画面|照片)(?:中|里|上)?)?(?:并?(?:没有?|沒有?)(?:看到|任何)?|看不到|不存在)[^.,!?]{0,12}"
@@ -155,7 +156,10 @@ def _word(said: str) -> Outcome:
 
 
 _SAID = re.compile(r"(?<![\w-])(?<!\w')(?:yes|no|yeah|yep|yup|nope|nah|true|false)(?![\w-]|'\w)")
-_SET_OFF = re.compile(r"\s?(?:[],.;:!\n\"')]|- |$)|\s(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b(?! same)")
+_SET_OFF = re.compile(
+    r"\s?(?:[],.;:!\n\"')]|- |$)"
+    r"|\s(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you|to (?:this|the|your) question)\b(?! same)"
+)
 _NUMBER_SIGN = re.compile(r"no\.?\s?\d")
 _MOST_SAID = 100
 
@@ -187,7 +191,8 @@ def _chosen(text: str, question: str) -> tuple[str, Outcome]:
     if rule == "leading" and isinstance(outcome, str):
         if outcome == "no" and is_refusal(text):
             return rule, Stop.REFUSAL
-        if _contradicts(outcome, text[mentions[0].end :], question):
+        begin = next(each.end for each in mentions if outcome in each.letters and each.turn >= since)
+        if _contradicts(outcome, text[begin:], question):
             return rule, Stop.AMBIGUOUS
     return rule, outcome
 

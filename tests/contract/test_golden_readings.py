@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_no_golden_answer_is_read_as_another_one() -> None:
     assert len(unread) <= MOST_UNREAD * len(ANSWERS), unread
 
 
-def score_row(row: dict[str, Any], target: str, scorer: str) -> Score:
+def score_row(row: Mapping[str, Any], target: str, scorer: str) -> Score:
     return score(Sample("q", (), "?", (target,), "open", scorer=scorer), Prediction(row["text"], "generate"))
 
 
@@ -77,7 +78,10 @@ NOT_RUN = "-"
 def read_text(row: dict[str, str]) -> Extraction:
     if row["kind"] == "choice":
         return extract_choice(row["text"], json.loads(row["options"]))
-    return extract_yes_no(row["text"]) if row["kind"] == "yes_no" else extract_open(row["text"])
+    if row["kind"] == "number":
+        found = score_row(row, row["answer"] or "987654321", "numeric")
+        return Extraction(found.answer or None, found.rule)
+    return extract_yes_no(row["text"], row["options"]) if row["kind"] == "yes_no" else extract_open(row["text"])
 
 
 @pytest.mark.cases("row", ROWS)

@@ -53,13 +53,18 @@ DOG = "Is there a dog in the image?"
         *[(text, None) for text in ("It is a dog. Yes, it is. No, wait.", "It is here. No, I cannot see the image.")],
         *[
             (text, "no")
-            for text in ("Answer (yes/no): no", "So, no.", "There is none.\nNo", "没有狗", "不正常", '{"answer": false}')
+            for text in (
+                "Answer (yes/no): no",
+                "So, no.",
+                "There is none.\nNo",
+                "没有狗",
+                "不正常",
+                '{"answer": false}',
+                "Yes... Actually, no, it isn't.",
+            )
         ],
         *[(text, "yes") for text in ("No. Actually yes.", "There is no dog, so yes", "Yes, no doubt", r"\boxed{\text{Yes}}")],
-        *[
-            (text, None)
-            for text in ("Yes/No", "yes or no", "No. Yes.", "Yes, but no.", "no, yes", "Yes... Actually, no, it isn't.", "是否")
-        ],
+        *[(text, None) for text in ("Yes/No", "yes or no", "No. Yes.", "Yes, but no.", "no, yes", "是否")],
         *[
             (text, None)
             for text in ("The answer is not yes", "The answer is not no.", "no idea", "No. 5", "Not sure.", "I cannot tell", "")
