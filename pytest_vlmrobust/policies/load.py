@@ -303,7 +303,8 @@ class Reader:
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; every key but ``ticket`` is required."""
         entries = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
-        return Waiver(source=entry.where, **read_keys(entries, self.values(_written_metric(entries))))
+        values = read_keys(entries, self.values(_written_metric(entries)))
+        return Waiver(source=entry.where, unit=unit_of(entries["cap"].quantity()), **values)
 
     def _metric(self, entry: Entry) -> str:
         name = entry.text()

@@ -292,7 +292,7 @@ def _other_changes(before: Rule, after: Rule) -> Iterator[str]:
 def _waiver_changes(before: Waiver, after: Waiver) -> Iterator[str]:
     yield from _change("metric", before.metric, after.metric)
     yield from _change("where", _describe_scope(before.where), _describe_scope(after.where))
-    yield from _change("cap", f"{before.cap:g}", f"{after.cap:g}")
+    yield from _change("cap", before.written_cap, after.written_cap)
     yield from _change("expires", before.expires.isoformat(), after.expires.isoformat())
 
 
@@ -373,7 +373,12 @@ def _rule(rule: Rule) -> dict[str, object]:
 
 def _waiver(waiver: Waiver) -> dict[str, object]:
     content = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
-    more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
+    more = {
+        "where": _scope(waiver.where),
+        "cap": waiver.written_cap,
+        "expires": waiver.expires.isoformat(),
+        "source": waiver.source,
+    }
     return {**content, **more}
 
 

@@ -388,6 +388,8 @@ class Waiver:
     cap: float
     source: str
     ticket: str = ""
+    unit: str = field(default="", compare=False)
+    """The unit in which its owner wrote the cap, as in :class:`Bound`."""
     latest: date | None = None
     """A date after its last day on which files of the run were made, so that its validity by the run's clock is
     unknown."""
@@ -395,6 +397,11 @@ class Waiver:
     def applies(self, test: MetricKey) -> bool:
         """Whether the waiver covers this test, expired or not."""
         return self.metric == test.metric and _covers(self.where, test)
+
+    @property
+    def written_cap(self) -> str:
+        """The cap in its owner's unit: ``20 pp``."""
+        return Bound(unit=self.unit).written(self.cap)
 
     def bound_of(self, bound: Bound) -> Bound:
         """Returns ``bound`` with the end that the cap is about moved to the cap."""

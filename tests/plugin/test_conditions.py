@@ -207,7 +207,7 @@ def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project)
     waive(project, "{setting: invert}")
     project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "30pp"))
     result = ends(project.run(), 1)
-    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of the 1 tests it covers may be beyond it*"
+    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of 1 test it covers may be beyond it*"
     result.stdout.fnmatch_lines([said])
     assert "was not needed" not in result.stdout.str()
 

@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import is_slice, kind_of_stratum
-from pytest_vlmrobust.core.words import first_few, points, quantity
+from pytest_vlmrobust.core.words import first_few, percent, points, quantity
 from pytest_vlmrobust.evaluation.run.plan import families
 from pytest_vlmrobust.evaluation.run.results import FEW_LETTERS, MANY
 from pytest_vlmrobust.policies import (
@@ -88,13 +88,13 @@ class Missed(StrEnum):
 
 
 _ADVICE = {
-    WaiverState.USED: "waived {used} of the {matched} tests it covers",
+    WaiverState.USED: "waived {used} of {tests} it covers",
     WaiverState.EXPIRED: "expired on {waiver.expires}: renew or remove it",
     WaiverState.EXCEEDED: (
-        "has a cap of {waiver.cap:g}, and {exceeded} of the {matched} tests it covers may be beyond it: fix what it covers, use "
-        "more questions, or have its owner change the cap"
+        "has a cap of {waiver.written_cap}, and {exceeded} of {tests} it covers may be beyond it: fix what it covers, use more "
+        "questions, or have its owner change the cap"
     ),
-    WaiverState.UNNEEDED: "was not needed by the {matched} tests it covers: remove it, or lower its cap",
+    WaiverState.UNNEEDED: "covers {tests}, but was not needed: remove it, or lower its cap",
     WaiverState.UNMATCHED: "covers no test of this run: look for a misspelt {missed}",
 }
 
@@ -112,8 +112,8 @@ class WaiverUse:
     """What an unmatched waiver came near to."""
 
     def __str__(self) -> str:
-        waiver = self.waiver
-        return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {_ADVICE[self.state].format_map(vars(self))}"
+        waiver, advice = self.waiver, _ADVICE[self.state].format(**vars(self), tests=quantity(self.matched, "test"))
+        return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {advice}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,8 +585,8 @@ def _few_letters(records: Iterable[Record]) -> list[str]:
     """Returns a warning for each model whose most probable first token is often not a letter, with the number of tests."""
     counts = Counter(record.model for record in records for note in record.notes if f"{FEW_LETTERS}. {TEXT_INSTEAD}" in note)
     return [
-        f"{model}: in {quantity(count, 'test')} {MANY:.0%} of the answers or more would not begin with a letter: {FEW_LETTERS}; "
-        f"the notes say in how many. {TEXT_INSTEAD}"
+        f"{model}: in {quantity(count, 'test')} {percent(MANY, 0)} of the answers or more would not begin with a letter: "
+        f"{FEW_LETTERS}; the notes say in how many. {TEXT_INSTEAD}"
         for model, count in counts.items()
     ]
 

@@ -135,7 +135,7 @@ def test_what_a_later_waiver_changes_is_told(load: Load) -> None:
     assert str(budget) == "budget max_unparsed_rate of a.yaml:3 is replaced by b.yaml:3: nothing changes"
     (other,) = load(BASE + WAIVERS, "version: 1\n" + WAIVERS.replace("60pp", "70pp").replace("2027", "2028")).replaced
     assert str(other) == (
-        "waiver W of a.yaml:7 is replaced by b.yaml:2: cap: 0.6 becomes 0.7; expires: 2027-06-30 becomes 2028-06-30"
+        "waiver W of a.yaml:7 is replaced by b.yaml:2: cap: 60 pp becomes 70 pp; expires: 2027-06-30 becomes 2028-06-30"
     )
     assert not other.only_tightens
 

@@ -242,7 +242,7 @@ def test_a_manifest_holds_the_policy_in_full(load: Load) -> None:
     assert (one["id"], one["where"], one["unless"], one["reason"]) == ("one", {"level": ["low"]}, {"setting": ["fog"]}, "why")
     assert (two["bound"], two["unless"]) == ("in 0.1..0.2", {})
     (waiver,) = content["waivers"]
-    assert (waiver["owner"], waiver["cap"], waiver["expires"], waiver["where"]) == ("jo", 0.6, "2027-06-30", {"model": ["m"]})
+    assert (waiver["owner"], waiver["cap"], waiver["expires"], waiver["where"]) == ("jo", "60 pp", "2027-06-30", {"model": ["m"]})
 
 
 def test_a_rule_that_bounds_one_test_shares_its_risk_with_none(load: Load) -> None:

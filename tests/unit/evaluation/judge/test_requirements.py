@@ -323,7 +323,7 @@ def test_letters_that_hold_little_of_the_probability_are_a_warning() -> None:
     rare = "clean: in 3 of 400 answers the letters hold less than half of the probability"
     few = replace(record(), notes=(f"{rare}. {TEXT_INSTEAD}",))
     found = requirements(policy(), few, replace(few, id="other"), replace(few, id="third", notes=(rare,))).warnings
-    begin = f"{few.model}: in 2 tests 5% of the answers or more would not begin with a letter"
+    begin = f"{few.model}: in 2 tests 5 % of the answers or more would not begin with a letter"
     assert any(warning.startswith(begin) for warning in found)
     assert not any("letters hold" in warning for warning in requirements(policy()).warnings)
 
@@ -428,9 +428,9 @@ BEYOND = "fix what it covers, use more questions, or have its owner change the c
 @pytest.mark.cases(
     ("where", "expires", "drop", "advice"),
     [
-        ("{model: m}", "2027-06-30", 0.2, "waived 1 of the 2 tests it covers"),
-        ("{model: m}", "2027-06-30", 0.01, "was not needed by the 2 tests it covers: remove it, or lower its cap"),
-        ("{model: m}", "2027-06-30", 0.7, f"has a cap of 0.6, and 1 of the 2 tests it covers may be beyond it: {BEYOND}"),
+        ("{model: m}", "2027-06-30", 0.2, "waived 1 of 2 tests it covers"),
+        ("{model: m}", "2027-06-30", 0.01, "covers 2 tests, but was not needed: remove it, or lower its cap"),
+        ("{model: m}", "2027-06-30", 0.7, f"has a cap of 60 pp, and 1 of 2 tests it covers may be beyond it: {BEYOND}"),
         ("{model: n}", "2027-06-30", 0.2, "covers no test of this run: look for a misspelt scope"),
         ("{model: m}", "2026-06-30", 0.2, "expired on 2026-06-30: renew or remove it"),
     ],
