@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.words import first_few, quantity
+from pytest_vlmrobust.core.words import first_few, percent, quantity
 
 from .arguments import AsJson, NamedRun, in_color, in_quarantine, named_run, say, show, width
 
@@ -196,7 +196,7 @@ def _reading(reproduction: Reproduction) -> list[str]:
     if not reproduction.runs:
         return words
     return [
-        f"Intervals hold at {reproduction.confidence:.0%} and are ours alone: a published number has none and is taken as exact.",
+        f"{percent(reproduction.confidence, 0)} intervals are ours alone: a published number has none and is taken as exact.",
         *words,
         "Ours has no interval where a run lacks settings that it is about. A tier agrees where our interval has no other tier.",
         f"Runs: {first_few(reproduction.runs)}.",

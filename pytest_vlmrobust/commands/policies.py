@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from typer import Argument, BadParameter, Option
 
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
-from pytest_vlmrobust.core.words import on_one_line, quantity
+from pytest_vlmrobust.core.words import on_one_line, percent, quantity
 
 from .arguments import in_color, in_quarantine, number, run_directory, say, show, tell, whole, width
 
@@ -195,7 +195,7 @@ def _waivers(policy: Policy, shared: str, width: int) -> Table:
             waiver.id,
             waiver.metric,
             _scope(waiver.where),
-            f"{waiver.cap:g}",
+            waiver.written_cap,
             waiver.expires.isoformat(),
             waiver.source.removeprefix(shared),
         )
@@ -228,14 +228,14 @@ def _conditions(console: Console, policy: Policy) -> None:
     from pytest_vlmrobust.reporting.writing import plain_markup, print_sentence
 
     budgets = policy.budgets
-    rates = f"{budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers, "
-    rates += f"{budgets.max_refusal_rate:.1%} refused answers"
+    rates = f"{percent(budgets.max_error_rate)} failed inferences, {percent(budgets.max_unparsed_rate)} unreadable answers, "
+    rates += f"{percent(budgets.max_refusal_rate)} refused answers"
     print_sentence(console, f"budgets: at most {rates}")
     print_sentence(console, plain_markup(f"coverage that GO requires: {_coverage(policy.coverage)}"))
 
 
 def _coverage(coverage: Coverage) -> str:
-    needed = f"{coverage.samples} samples of each dataset" if coverage.samples else f"{coverage.share:.0%} of the samples"
+    needed = f"{coverage.samples} samples of each dataset" if coverage.samples else f"{percent(coverage.share, 0)} of the samples"
     samples = needed if coverage.counts_samples else "any number of samples"
     tests = "all tests that are collected" if coverage.tests == "whole" else "any selection of tests"
     suites = f", among them those of {', '.join(coverage.suites)}" if coverage.suites else ""

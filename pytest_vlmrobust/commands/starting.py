@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from typer import Argument, Option
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError, requirements_of, typed_path
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import percent, quantity
 
 from .arguments import LATEST, STORE, run_directory, runs_of, say, tell
 
@@ -312,7 +312,7 @@ def _first_gate(model: str, data: str, directory: Path) -> _FirstGate:
     drop, mean = _decided_bounds(dataset.name, samples).values()
     if drop is None or mean is None:
         raise UsageError(
-            f"{data}: too few questions ({size}) to decide a bound up to {_BOUNDS[-1]:.0%} of accuracy. "
+            f"{data}: too few questions ({size}) to decide a bound up to {percent(_BOUNDS[-1], 0)} of accuracy. "
             "Add questions about other images: from about 30 images on a gate says something"
         )
     reason = f"what {size} can decide about {{}}; replace it by what your users accept"

@@ -100,13 +100,13 @@ def points(fraction: float) -> str:
     return number(fraction, "pp")
 
 
-def percent(fraction: float) -> str:
+def percent(fraction: float, digits: int | None = None) -> str:
     """Returns a fraction in percent.
 
-    >>> percent(0.263)
-    '26.3 %'
+    >>> percent(0.263), percent(0.9, 0)
+    ('26.3 %', '90 %')
     """
-    return number(fraction, "%")
+    return number(fraction, "%", digits)
 
 
 # Text of models, data and endpoints, as it may be shown on a terminal, in a report or in a log.

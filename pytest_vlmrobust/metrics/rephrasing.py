@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytest_vlmrobust.core.words import percent
+
 from .accuracy import Bounds
 from .record import metric, of_mean
 from .statistics.clusters import one_sided
@@ -89,7 +91,7 @@ def pulling_letter(table: ScoreTable) -> str:
     letter = max(means, key=lambda name: abs(means[name][0] - means[name][1]), default="")
     if not letter or means[letter][0] == means[letter][1]:
         return ""
-    return f"{letter} is {means[letter][0]:.1%} of the answers and {means[letter][1]:.1%} of the right options"
+    return f"{letter} is {percent(means[letter][0])} of the answers and {percent(means[letter][1])} of the right options"
 
 
 def a_letter_is_chosen(table: ScoreTable, _setting: str | None) -> str:

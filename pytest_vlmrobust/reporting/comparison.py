@@ -127,7 +127,7 @@ def _below(comparison: Comparison) -> list[str]:
         )
     lines += [f"{one.name}: {one.baseline_drop.reason}" for one in comparison.cells if math.isnan(one.baseline_drop.value)]
     lines += comparison.notes
-    level = f"intervals: {comparison.confidence:.0%}, paired by question; questions about the same image count as one"
+    level = f"intervals: {percent(comparison.confidence, 0)}, paired by question; questions about the same image count as one"
     return [*lines, f"{level}; positive = worse"]
 
 
@@ -256,6 +256,13 @@ def _policies(run: RunFiles) -> dict[str, str]:
     return {name: str(policy.get("sha256", "")) for name, policy in run.manifest.get("policies", {}).items()}
 
 
+def _other_policy(earlier: RunFiles, run: RunFiles) -> bool:
+    """Whether a model of both runs was judged by another policy, or runs without a common model were."""
+    before, now = _policies(earlier), _policies(run)
+    common = before.keys() & now.keys()
+    return any(before[name] != now[name] for name in common) if common else {*before.values()} != {*now.values()}
+
+
 def _earlier(earlier: RunFiles, run: RunFiles, most: int) -> Mapping[str, Any]:
     """Returns which run is compared with, and the tests whose verdict changed, with the number that decided, then and now."""
     before = {test.record.key: test for test in earlier.tests}
@@ -271,7 +278,7 @@ def _earlier(earlier: RunFiles, run: RunFiles, most: int) -> Mapping[str, Any]:
     return {
         "where": {what: earlier.manifest.get(what, "") for what in ("run", "commit")},
         "word": earlier.word,
-        "other_policy": _policies(earlier) != _policies(run),
+        "other_policy": _other_policy(earlier, run),
         "verdicts": "; ".join([verdicts, *rest]),
         "rows": [(code(on_one_line(now.record.id, SHORT)), _verdict(then), _verdict(now)) for then, now in changed[:most]],
         "changed": len(changed),
@@ -288,7 +295,7 @@ def _answers(comparison: Comparison, most: int) -> Mapping[str, Any]:
     shown = [change for change in comparison.cells if change.baseline_drop.low > 0.0 or change.baseline_drop.high < 0.0]
     early, alone = comparison.stopped_early, len(comparison.only_before) + len(comparison.only_after)
     both = f"where {early.changed} of {quantity(early.answers, 'answer')} that both runs have changed"
-    cells, level = quantity(len(comparison.cells), "cell"), f"{comparison.confidence:.0%}"
+    cells, level = quantity(len(comparison.cells), "cell"), percent(comparison.confidence, 0)
     parts = {
         f"A change is shown in {len(shown)} of {cells} ({level} intervals, paired by sample)": True,
         f"unknown in {unknown}, where inferences failed": unknown,

@@ -9,8 +9,9 @@ from typing import Any
 
 from pytest_vlmrobust.core.decision import Allowance
 from pytest_vlmrobust.core.run_scope import RunScope
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import number, percent, quantity
 from pytest_vlmrobust.evaluation.after.standings import Ranking
+from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.spending import Spending
@@ -46,11 +47,11 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 def value_text(value: object) -> str:
     """Returns a JSON value as words."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and value:
         return ", ".join(map(value_text, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "none" if value is None or value == "" else str(value)
+    return "none" if value is None or value in ("", [], ()) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,11 @@ def noise_lines(repeat: Repeatability) -> list[str]:
     if not repeat.measured:
         return [f"{name} not measured: {why_unmeasured(repeat)}"]
     failed = f", {quantity(repeat.failed, 'inference')} failed" if repeat.failed else ""
-    share = f"{repeat.rate:.2%}, 90 % interval {repeat.low:.2%} to {repeat.high:.2%}"
+    rate, low, high = (percent(share, 2) for share in (repeat.rate, repeat.low, repeat.high))
+    share = f"{rate}, 90 % interval {low} to {high}"
     reworded = quantity(repeat.reworded, "was worded differently", "were worded differently")
     counted = f"{repeat.flipped} of {quantity(repeat.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
-    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(repeat))
+    noise = ", ".join(f"{metric} {value} (at most {most})" for metric, value, most in noise_by_metric(repeat))
     return [
         f"{name} {counted}; {quantity(repeat.cells, 'cell')}, {repeat.conditions}",
         f"     noise of {quantity(repeat.samples, 'sample')} between two runs: {noise}",
@@ -132,10 +134,11 @@ def noise_lines(repeat: Repeatability) -> list[str]:
     ]
 
 
-def noise_by_metric(repeat: Repeatability) -> list[tuple[str, float, float]]:
-    """Returns each metric with its measured and largest noise, smallest first."""
-    moves = [(metric, value, repeat.noise_high[metric]) for metric, value in repeat.noise.items()]
-    return sorted(moves, key=lambda move: (move[2], move[0]))
+def noise_by_metric(repeat: Repeatability) -> list[tuple[str, str, str]]:
+    """Returns each metric with its measured and largest noise in its unit, smallest first."""
+    ordered = sorted(repeat.noise, key=lambda metric: (repeat.noise_high[metric], metric))
+    units = {metric: known.unit if (known := quantities().get(metric)) else "" for metric in ordered}
+    return [(metric, *(number(ends[metric], units[metric]) for ends in (repeat.noise, repeat.noise_high))) for metric in ordered]
 
 
 def why_unmeasured(repeat: Repeatability) -> str:

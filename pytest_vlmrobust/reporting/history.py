@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_vlmrobust.core.record import PARTIAL, PARTIAL_MARK, Measure
-from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
+from pytest_vlmrobust.core.words import interval, number, on_one_line, percent, quantity
 
 from .files import RunFiles
 from .html import drawing
@@ -150,7 +150,7 @@ def change_lines(points: Sequence[Point]) -> list[str]:
     if len(known) < 2:
         return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(known)}", *without]
     found = changes(points)
-    risk = f"risk of one too many: at most {RISK:.0%} for this series"
+    risk = f"risk of one too many: at most {percent(RISK, 0)} for this series"
     count = f"{quantity(len(found), 'change is', 'changes are') if found else 'no change is'} shown in {len(known)} runs"
     smaller = "smaller ones may be there: vlmrobust compare pairs the samples of two runs"
     return [*map(str, found), f"{count} ({risk}); {smaller}", *without]

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Measure
-from pytest_vlmrobust.core.words import first_few, on_one_line, quantity
+from pytest_vlmrobust.core.words import first_few, on_one_line, percent, quantity
 from pytest_vlmrobust.store.repeatability import Repeatability
 
 from .explanation import ViewedTest
@@ -86,9 +86,9 @@ def _noise_row(repeat: Repeatability, metrics: Sequence[str]) -> list[str]:
     name = code(f"{repeat.model}-{repeat.dataset}")
     if not repeat.measured:
         return [name, "not measured", "", "", *("" for _ in metrics)]
-    noise = [f"{repeat.noise[metric]:.3f}, at most {repeat.noise_high[metric]:.3f}" for metric in metrics]
-    counts = [str(repeat.repeated), f"{repeat.flipped} ({repeat.rate:.2%})"]
-    return [name, *counts, f"{repeat.low:.2%} to {repeat.high:.2%}", *noise]
+    noise = {metric: f"{value}, at most {most}" for metric, value, most in noise_by_metric(repeat)}
+    flips = [f"{repeat.flipped} ({percent(repeat.rate, 2)})", f"{percent(repeat.low, 2)} to {percent(repeat.high, 2)}"]
+    return [name, str(repeat.repeated), *flips, *(noise.get(metric, "") for metric in metrics)]
 
 
 def _model(view: RunView, name: str) -> Mapping[str, Any]:
@@ -204,7 +204,8 @@ def questions() -> tuple[Question, ...]:
 
 
 def _accuracy(view: RunView) -> str:
-    data = sorted({record.dataset for record in view.records if record.setting == CLEAN_NAME and record.measures})
+    clean = [one for one in view.records if one.measure_of("clean_accuracy") or (one.setting == CLEAN_NAME and one.measures)]
+    data = sorted({record.dataset for record in clean})
     return f"accuracy on clean images with its interval, on {first_few(data)}" if data else ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, quantity
+from pytest_vlmrobust.core.words import all_of, interval, number, on_one_line, percent, quantity
 from pytest_vlmrobust.evaluation.after.standings import (
     MEAN_DROP,
     PATCH_BOXES,
@@ -119,7 +119,7 @@ def _notes(board: Board) -> list[str]:
 
 
 def _below(ranking: Ranking) -> Iterable[str]:
-    level = f"{ranking.confidence:.0%}"
+    level = percent(ranking.confidence, 0)
     by = f"{ranking.quantity.words} ({ranking.by}), {ranking.quantity.better} is better"
     yield f"ranked by {by}; runs: {', '.join(ranking.runs)}"
     yield (
@@ -180,7 +180,7 @@ def _values(board: Board, ranking: Ranking) -> Chart:
         Bar(name, scale * at, scale * low, scale * high, tooltip=f"{shown} {beside}".rstrip())
         for (name, shown, beside), (at, low, high) in zip(rows, ends, strict=True)
     ]
-    level = f"{ranking.confidence:.0%} interval"
+    level = f"{percent(ranking.confidence, 0)} interval"
     return Chart(
         f"{words[0].upper()}{words[1:]}",
         f"Each with its own {level}. These intervals do not show whether two models differ: their answers are compared in pairs.",
@@ -195,7 +195,7 @@ def _ranks(board: Board, ranking: Ranking) -> Chart:
     return Chart(
         "Ranks",
         f"The rank of each model, and the ranks that its samples do not rule out; all of them hold together at "
-        f"{ranking.confidence:.0%}.",
+        f"{percent(ranking.confidence, 0)}.",
         drawing.dots(bars, axis="rank", label="Ranks of the models", whole=True),
         ("model", "rank", "may be"),
         [(None, (one.model, str(one.rank), f"{one.rank_best} to {one.rank_worst}")) for one in board.standings],

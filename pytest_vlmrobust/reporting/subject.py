@@ -246,6 +246,7 @@ def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapp
             f"{part} {key}: {value_text(value)}"
             for part in ("coverage", "budgets")
             for key, value in mapping(entry.get(part)).items()
+            if value != "[]"  # no suite is required
         ],
         replacements_in(entry),
     )

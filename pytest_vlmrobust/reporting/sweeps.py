@@ -116,8 +116,8 @@ class Sweep:
     def _budgets(self) -> list[CardLine]:
         """Of each budget that was broken, the first test that says so: others count the same answers again."""
         broken = [(record, measure) for record in self.records for measure in record.measures if measure.metric in BUDGET_METRICS]
-        first = {measure.metric: CardLine(measure.metric, measure, record) for record, measure in reversed(broken)}
-        return list(first.values())
+        first = {measure.metric: (record, measure) for record, measure in reversed(broken)}
+        return [CardLine(f"{one.metric}, {record.setting or record.metric}", one, record) for record, one in first.values()]
 
     # What is drawn of it.
 

@@ -23,7 +23,7 @@ from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.core.words import on_one_line, percent
 from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.probes import FEWEST, probed_places
 from pytest_vlmrobust.evaluation.run.resolutions import why_not_received
@@ -243,7 +243,7 @@ def _one_answer(model: str, answered: Sequence[Answered]) -> list[Measure]:
         if count >= NEARLY_ALL * len(given) and count / len(given) >= usual + MORE_THAN_TARGETS:
             text = (
                 f"{count} of {len(given)} answers of {model} are {on_one_line(answer, _LONGEST)!r}, and the commonest right "
-                f"answer is that of {usual:.0%}: look at what the model is shown and how its answers are read"
+                f"answer is that of {percent(usual, 0)}: look at what the model is shown and how its answers are read"
             )
             return [_warning("same_answer_rate", count / len(given), len(given), text)]
     return []

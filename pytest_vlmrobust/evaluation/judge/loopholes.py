@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import PolicyError
-from pytest_vlmrobust.core.words import mixed_scripts
+from pytest_vlmrobust.core.words import mixed_scripts, percent
 from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, MetricFacts, Policy, Rule, Tier, Waiver
@@ -127,7 +127,7 @@ def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
     for name in BUDGET_KEYS:
         share = getattr(budgets, name)
         if share >= 1.0:
-            text = f"budget {name} of {share:.0%} can never be broken: no rate is above it. Lower it"
+            text = f"budget {name} of {percent(share, 0)} can never be broken: no rate is above it. Lower it"
             yield Finding(budgets.sources.get(name, BUILT_IN), text)
 
 
@@ -148,5 +148,5 @@ def _too_generous(waiver: Waiver, today: date) -> Iterator[Finding]:
             waiver.source, f"{named}: its owner mixes letters of several scripts ({letter}), and may look like another one"
         )
     if _covers_everything(waiver):
-        text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
+        text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.written_cap}. "
         yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")

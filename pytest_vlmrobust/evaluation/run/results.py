@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import percent
 from pytest_vlmrobust.scoring.text import after_thinking
 from pytest_vlmrobust.store import Answer
 
@@ -140,7 +141,7 @@ def savings(result: CellResult) -> tuple[str, ...]:
         return ()
     total = result.n_requested + result.n_unasked
     counted = f"{result.n_requested} of {total} patches were asked about, {result.n_unasked} after a right one were not"
-    share = f"{result.n_unasked / total:.0%}"
+    share = percent(result.n_unasked / total, 0)
     return (f"{result.cell.setting}: {counted} ({share} saved); the share of each position {NEEDS_ALL}",)
 
 

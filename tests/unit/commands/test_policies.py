@@ -24,11 +24,11 @@ all   pcri           all                      in -0.4..0.4  point            6
 seen  visual_gain    tiny; [abc]*                  >= 7 pp  interval         7
 
 waiver  metric         of    cap  until       where
-W1      accuracy_drop  fog  0.09  2999-01-01  9
+W1      accuracy_drop  fog  9 pp  2999-01-01  9
 
 where: line of p.yaml
-budgets: at most 0.0% failed inferences, 2.0% unreadable answers, 5.0% refused answers
-coverage that GO requires: all tests that are collected, among them those of corruptions, patches; 20% of the samples
+budgets: at most 0.0 % failed inferences, 2.0 % unreadable answers, 5.0 % refused answers
+coverage that GO requires: all tests that are collected, among them those of corruptions, patches; 20 % of the samples
 """
 
 

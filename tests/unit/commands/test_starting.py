@@ -204,7 +204,7 @@ def test_first_gate_has_wider_bounds_where_questions_share_images(tmp_path: Path
 def test_first_gate_is_refused_where_nothing_could_be_decided(tmp_path: Path, capsys: Captured) -> None:
     data = write_questions(tmp_path, images=3)
     assert main(["init", str(tmp_path / "gate"), "--model", "tiny", "--data", str(data)]) == 4
-    assert "too few questions (3 questions) to decide a bound up to 50% of accuracy" in capsys.readouterr().err
+    assert "too few questions (3 questions) to decide a bound up to 50 % of accuracy" in capsys.readouterr().err
     assert not (tmp_path / "gate").exists()
 
 

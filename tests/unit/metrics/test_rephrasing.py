@@ -79,7 +79,7 @@ def test_agreement_follows_options_and_pull_follows_letters() -> None:
     assert estimate("answer_agreement", table).value == 0.5
     pull = estimate("letter_pull", table)
     assert pull.value == pytest.approx((0.0 + 0.8) / 2)
-    assert pull.reason == "A is 62.5% of the answers and 22.5% of the right options"
+    assert pull.reason == "A is 62.5 % of the answers and 22.5 % of the right options"
 
 
 def test_an_order_without_an_answer_counts_for_no_letter_and_a_failed_inference_is_unknown() -> None:

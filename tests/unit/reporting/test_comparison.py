@@ -202,6 +202,10 @@ def test_another_policy_is_said() -> None:
     before = run(record("m-d-a"), name="earlier", policies={"m": {"sha256": "b" * 64}})
     assert "**The policy is another one**" in told(run(record("m-d-a")), Against("RUN", before))
     assert "another one" not in told(run(record("m-d-a")), Against("RUN", run(record("m-d-a"))))
+    renamed = {"other": {"sha256": "a" * 64}}
+    for policies in (renamed, {**renamed, "m": {"sha256": "a" * 64}, "new": {"sha256": "b" * 64}}):
+        assert "another one" not in told(run(record("m-d-a")), Against("RUN", run(record("o-d-a"), policies=policies)))
+    assert "another one" in told(run(record("m-d-a")), Against("RUN", run(policies={"other": {"sha256": "b" * 64}})))
 
 
 def test_however_much_there_is_to_say_it_is_short_enough() -> None:

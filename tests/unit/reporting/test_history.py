@@ -126,7 +126,7 @@ def test_what_has_no_interval_shows_nothing_and_is_said() -> None:
 def test_the_lines_say_the_change_its_risk_and_what_may_be_missed() -> None:
     first, last = change_lines([*series(0.5, data="a"), *series(0.5, 0.9, data="b")[1:]])
     assert first == "changed between run-0 and run-1: 0.500 [0.450, 0.550], then 0.900 [0.850, 0.950]; they asked other data"
-    assert last.startswith("1 change is shown in 2 runs (risk of one too many: at most 5% for this series); smaller ones may be")
+    assert last.startswith("1 change is shown in 2 runs (risk of one too many: at most 5 % for this series); smaller ones may be")
     assert change_lines(series(0.5, 0.5))[0].startswith("no change is shown in 2 runs")
 
 

@@ -59,6 +59,10 @@ def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -
     assert full["test data and their main characteristics"] == "digests of d in manifest.json"
     assert full["changes since the version before"] == "none in this run"
     assert full["limitations, and what was accepted by whom"].startswith("1 test broken")
+    summed = dataclasses.replace(people, setting="", measures=(dataclasses.replace(gap, metric="clean_accuracy"),))
+    levels = "levels of accuracy, and the metrics they are in"
+    assert full[levels] == evidence(summed)[levels] == "accuracy on clean images with its interval, on d"
+    assert evidence(people)[levels] == "none in this run"
     attacked = evidence(dataclasses.replace(people, measures=(dataclasses.replace(gap, metric="attack_rate"),)))
     assert attacked["resilience to attacks"] == "attack_rate"
     empty = evidence()

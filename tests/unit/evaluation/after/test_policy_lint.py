@@ -193,7 +193,7 @@ def test_a_rule_that_only_warns_is_not_refused(write: Path) -> None:
 def test_a_budget_that_admits_everything(write: Path) -> None:
     write.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: 100%, max_error_rate: 99%}}\nrules: [{RULE}]\n")
     policy = load_policy([write], known_metrics=known_metrics(), root=write.parent)
-    assert said(policy) == ["p.yaml:2: budget max_unparsed_rate of 100% can never be broken: no rate is above it. Lower it"]
+    assert said(policy) == ["p.yaml:2: budget max_unparsed_rate of 100 % can never be broken: no rate is above it. Lower it"]
 
 
 @pytest.mark.parametrize(
