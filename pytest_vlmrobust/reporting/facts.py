@@ -138,7 +138,10 @@ def noise_by_metric(repeat: Repeatability) -> list[tuple[str, str, str]]:
     """Returns each metric with its measured and largest noise in its unit, smallest first."""
     ordered = sorted(repeat.noise, key=lambda metric: (repeat.noise_high[metric], metric))
     units = {metric: known.unit if (known := quantities().get(metric)) else "" for metric in ordered}
-    return [(metric, *(number(ends[metric], units[metric]) for ends in (repeat.noise, repeat.noise_high))) for metric in ordered]
+    return [
+        (metric, number(repeat.noise[metric], units[metric]), number(repeat.noise_high[metric], units[metric]))
+        for metric in ordered
+    ]
 
 
 def why_unmeasured(repeat: Repeatability) -> str:

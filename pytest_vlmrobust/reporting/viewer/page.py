@@ -176,7 +176,7 @@ class Pages:
             "about": {name: printable(value, LONGEST_VALUE) for name, value in state.about.items()},
             "tally": [
                 {
-                    "name": str(outcome),
+                    "name": outcome.counted,
                     "n": n,
                     "sign": MARKS[outcome].sign,
                     "css": MARKS[outcome].css,

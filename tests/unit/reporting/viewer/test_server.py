@@ -49,7 +49,7 @@ def test_answers_are_shown_worst_first(viewer: Served) -> None:
     assert "30 answers, worst first" in said
     assert "page 1 of 2" in said
     assert re.search(r"wrong harmful flip fog:high", said)
-    assert "read as B a dog target A a cat clean A a cat sure 60 %" in said
+    assert "answer B a dog target A a cat clean A a cat sure 60 %" in said
     assert "/sample?run=first&model=m1&data=d&id=d0&under=fog%3Ahigh&at=0" in links(page)
 
 
