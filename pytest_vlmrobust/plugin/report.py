@@ -176,7 +176,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
     header, *rows = forecast.table
     table = render_table(header, rows, names=NAMES, width=width, color=color) if rows else ""
     lines = forecast.lines
-    if any(cell.dataset in run.inputs.data.tasks for cell in forecast.found):
+    if any(cell.dataset in run.inputs.data.tasks for cell in forecast.rows):
         lines.append("fewer inferences if a model cannot do a task on the original images: its settings are skipped")
     lines += [f"nothing is asked: {why}" for why in run.inputs.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]

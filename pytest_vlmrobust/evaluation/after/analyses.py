@@ -106,12 +106,12 @@ def _corruption_errors(part: Part, settings: Sequence[str], options: RankingOpti
         return
     reference, n = options.models.index(options.reference), _samples(part)
     for family in dict.fromkeys(part.families[name] for name in settings):
-        own = [name for name in settings if part.families[name] == family]
-        if perfect := part.table.perfect(own, reference):
+        names = [name for name in settings if part.families[name] == family]
+        if perfect := part.table.perfect(names, reference):
             reason = f"{options.reference} makes no error under {first_few(perfect)}"
             values = [Estimate(math.nan, n, reason=reason)] * len(options.models)
         else:
-            contest = part.table.mean_corruption_error(own, reference)
+            contest = part.table.mean_corruption_error(names, reference)
             values = contest_estimates(contest, MEAN_CORRUPTION_ERROR.name, n)
             values[reference] = Estimate(1.0, n, 1.0, 1.0, LEVEL, reason="the reference model")
         yield ModelAnalysis(CORRUPTION_ERRORS, family, dict(zip(options.models, values, strict=True)))
@@ -159,8 +159,8 @@ def _effects(part: Part, settings: Sequence[str], options: RankingOptions, pools
     by_setting = {setting: {name: mean(places, [setting]) for name, places in pools.items()} for setting in settings}
     for level, counted in levels.items():
         analysis, effect = (TOP_RCE, _RCE) if level == ALL else (MOST_HARMFUL, _DROP)
-        rows = {setting: {name: own[effect] for name, own in by_setting[setting].items()} for setting in counted}
-        known = [setting for setting, own in rows.items() if not math.isnan(own[ALL_MODELS].value)]
+        rows = {setting: {name: effects[effect] for name, effects in by_setting[setting].items()} for setting in counted}
+        known = [setting for setting, row in rows.items() if not math.isnan(row[ALL_MODELS].value)]
         known.sort(key=lambda setting: -rows[setting][ALL_MODELS].value)
         for setting in known[:_TOP] if level == ALL else known:
             yield ModelAnalysis(analysis, setting, rows[setting], level)
@@ -179,7 +179,7 @@ def _category_drops(part: Part, options: RankingOptions) -> Iterable[ModelAnalys
     rows = []
     names = sorted({*part.categories} - {""})
     for category in names if len(names) > 1 else ():
-        table = part.table.of_samples(np.array([own == category for own in part.categories]))
+        table = part.table.of_samples(np.array([label == category for label in part.categories]))
         if settings := table.settings_with_samples():
             n = int(table.complete_samples().sum())
             values = contest_estimates(table.mean_drop(settings), MEAN_DROP.name, n)
@@ -224,8 +224,8 @@ def _prompt_modes(
     several = {options.models.index(name) for pair in mode_pairs(refs) for name in pair}
     for name, places in pools.items():
         if name != ALL_MODELS and several.issuperset(places):
-            own = values(_weights(places, options)) | _tier_shares(part, settings, places)
-            yield ModelAnalysis(PROMPT_MODES, name, own, note=refs[options.models[places[0]]].prompt_mode)
+            row = values(_weights(places, options)) | _tier_shares(part, settings, places)
+            yield ModelAnalysis(PROMPT_MODES, name, row, note=refs[options.models[places[0]]].prompt_mode)
     for first, second in mode_pairs(refs):
         change = _weights([options.models.index(second)], options) - _weights([options.models.index(first)], options)
         note = f"{refs[second].prompt_mode} minus {refs[first].prompt_mode}"
@@ -302,21 +302,21 @@ class PatchIndex:
     dataset: str
     task: str
     grid: int
-    index: Estimate
+    estimate: Estimate
     contributions: tuple[float, ...] = ()
     """The share of each patch in the right answers, row by row; empty if some patch was not asked about."""
 
 
-def patch_indices(evidence: Evidence, own: str, name: str) -> Iterable[PatchIndex]:
+def patch_indices(evidence: Evidence, model: str, name: str) -> Iterable[PatchIndex]:
     """Yields PCRI of a model on each dataset and grid of a run, or the reason why it is unknown."""
     for cell in evidence.cells():
-        if cell.model != own or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
+        if cell.model != model or cell.setting.name != _PATCHES or not (cell.setting.level or "").isdecimal():
             continue
         samples = evidence.samples(cell.dataset)
         contributions: tuple[float, ...] = ()
         tasks = sorted({sample.task for sample in samples})
         try:
-            clean = evidence.get_scores(Cell(own, cell.dataset, CLEAN))
+            clean = evidence.get_scores(Cell(model, cell.dataset, CLEAN))
             stored = evidence.get_cell(cell)
         except StoreError as error:  # only a part of the samples was asked, or no clean images
             index = Estimate(math.nan, 0, reason=str(error))
@@ -338,18 +338,18 @@ def patch_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
     interval, because a few datasets are not a sample of a task.
     """
     rows = []
-    for task, model in dict.fromkeys((task, one.model) for one in indices for task in (ALL_TASKS, one.task)):
-        own = [one for one in indices if one.model == model and task in (ALL_TASKS, one.task)]
-        grids = sorted({one.grid for one in own})
-        known = {(one.dataset, one.grid): one.index.value for one in own if not math.isnan(one.index.value)}
-        datasets = list(dict.fromkeys(one.dataset for one in own))
+    for task, model in dict.fromkeys((task, index.model) for index in indices for task in (ALL_TASKS, index.task)):
+        of_model = [index for index in indices if index.model == model and task in (ALL_TASKS, index.task)]
+        grids = sorted({index.grid for index in of_model})
+        known = {(index.dataset, index.grid): index.estimate.value for index in of_model if not math.isnan(index.estimate.value)}
+        datasets = list(dict.fromkeys(index.dataset for index in of_model))
         counted = [name for name in datasets if {(name, grid) for grid in grids} <= known.keys()]
         means = {grid: _mean([known[name, grid] for name in counted]) for grid in grids}
         values = {f"{grid} x {grid}": Estimate(means[grid], len(counted)) for grid in grids}
         if len(grids) > 1:
             change = metrics.relative_index_change(means[grids[0]], means[grids[-1]])
             values["relative_change"] = Estimate(change, len(counted))
-        lacking = {one.dataset: one.index.reason for one in own if one.dataset not in counted and math.isnan(one.index.value)}
+        lacking = {index.dataset: index.estimate.reason for index in of_model if math.isnan(index.estimate.value)}
         named = [f"{name} ({reason or 'not asked on every grid'})" for name, reason in lacking.items()]
         note = f"of {', '.join(counted) or 'no dataset'}" + (f"; lacks {first_few(named)}" if named else "")
         rows.append(ModelAnalysis(PATCH_TASKS, model, values, task, note))
@@ -364,31 +364,31 @@ def rci_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
     for which both have an index (section 4.2.1 and figure 2).
     """
     rows = []
-    for grid in sorted({one.grid for one in indices}):
+    for grid in sorted({index.grid for index in indices}):
         by_dataset: dict[str, dict[str, Estimate]] = {}
-        for one in indices:
-            if one.grid == grid:
-                by_dataset.setdefault(one.dataset, {})[one.model] = one.index
-        undefined = {name: {m: one for m, one in own.items() if math.isnan(one.value)} for name, own in by_dataset.items()}
+        for index in indices:
+            if index.grid == grid:
+                by_dataset.setdefault(index.dataset, {})[index.model] = index.estimate
+        undefined = {name: {m: rci for m, rci in rcis.items() if math.isnan(rci.value)} for name, rcis in by_dataset.items()}
         means = {
-            name: _mean([one.value for model, one in own.items() if model not in undefined[name]])
-            for name, own in by_dataset.items()
+            name: _mean([rci.value for model, rci in rcis.items() if model not in undefined[name]])
+            for name, rcis in by_dataset.items()
         }
         known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
         by_percentile, of = metrics.percentile_bands(known), f"{grid} x {grid}"
-        for name, own in by_dataset.items():
+        for name, rcis in by_dataset.items():
             band = metrics.rci_band(means[name]) if name in known else "no band"
             among = by_percentile.get(name, f"needs {len(metrics.RCI_BANDS)} datasets" if name in known else "no band")
-            mean = {ALL_MODELS: Estimate(means[name], len(own) - len(undefined[name]))}
-            without = first_few([f"{model} ({one.reason or 'no index'})" for model, one in undefined[name].items()])
+            mean = {ALL_MODELS: Estimate(means[name], len(rcis) - len(undefined[name]))}
+            without = first_few([f"{model} ({rci.reason or 'no index'})" for model, rci in undefined[name].items()])
             note = f"{band}; by percentile: {among}" + (f"; without {without}" if without else "")
-            rows.append(ModelAnalysis(RCI_BANDS, name, own | mean, of, note))
-        models = dict.fromkeys(one.model for one in indices)
+            rows.append(ModelAnalysis(RCI_BANDS, name, rcis | mean, of, note))
+        models = dict.fromkeys(index.model for index in indices)
         for pair in itertools.combinations(models, 2):
-            both = [{name: own[model].value for name, own in by_dataset.items()} for model in pair]
-            shared = [name for name in by_dataset if not any(math.isnan(own[name]) for own in both)]
-            found = metrics.rci_correlation(*({name: own[name] for name in shared} for own in both))
-            values = {"pearson": Estimate(found.pearson, found.datasets), "spearman": Estimate(found.spearman, found.datasets)}
+            both = [{name: rcis[model].value for name, rcis in by_dataset.items()} for model in pair]
+            shared = [name for name in by_dataset if not any(math.isnan(series[name]) for series in both)]
+            corr = metrics.rci_correlation(*({name: series[name] for name in shared} for series in both))
+            values = {"pearson": Estimate(corr.pearson, corr.datasets), "spearman": Estimate(corr.spearman, corr.datasets)}
             if len(shared) > 1:
                 rows.append(ModelAnalysis(RCI_CORRELATIONS, " and ".join(pair), values, of, f"over {len(shared)} datasets"))
     return tuple(rows)
@@ -397,9 +397,9 @@ def rci_analyses(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
 def patch_boxes(indices: Sequence[PatchIndex]) -> tuple[ModelAnalysis, ...]:
     """Returns how the contribution of each patch is spread over models and datasets (RCI figures 4 and 6)."""
     rows = []
-    for grid in sorted({one.grid for one in indices}):
-        known = [one.contributions for one in indices if one.grid == grid and not any(map(math.isnan, one.contributions))]
-        shares = np.array([own for own in known if own])
+    for grid in sorted({index.grid for index in indices}):
+        known = [index.contributions for index in indices if index.grid == grid and index.contributions]
+        shares = np.array([contributions for contributions in known if not any(map(math.isnan, contributions))])
         for place in range(grid**2 if len(shares) > 1 else 0):
             values = {name: Estimate(value, len(shares)) for name, value in five_numbers(shares[:, place]).items()}
             rows.append(ModelAnalysis(PATCH_BOXES, f"{grid} x {grid}", values, f"patch {place + 1}"))

@@ -144,11 +144,11 @@ def _failures(table: SideBySide, options: RankingOptions) -> tuple[str, ...]:
     counts = [(name, count) for name, count in zip(options.models, table.failed_inferences(), strict=True) if count]
     if not counts:
         return ()
-    asked = table.samples * (1 + len(table.by_setting))
-    failures = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
+    total = table.samples * (1 + len(table.by_setting))
+    failures = [f"{count} of {quantity(total, 'inference')} of {name} failed" for name, count in counts]
     lost = sum(int((~table.complete_samples(name)).sum()) for name in ("", *table.by_setting))
     return (
-        f"{', '.join(failures)}: {lost} of {asked} pairs of a sample and a setting, clean included, are left out for every model",
+        f"{', '.join(failures)}: {lost} of {total} pairs of a sample and a setting, clean included, are left out for every model",
     )
 
 
@@ -217,8 +217,8 @@ def _values(data: _BoardData, name: str, options: RankingOptions) -> Sequence[Es
         return data.clean
     estimates = contest_estimates(data.contests[name], name, data.samples)
     if name == ERROR:
-        own = options.models.index(options.reference)
-        estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, LEVEL, reason="the reference model")
+        place = options.models.index(options.reference)
+        estimates[place] = Estimate(1.0, data.samples, 1.0, 1.0, LEVEL, reason="the reference model")
     return estimates
 
 
@@ -237,11 +237,11 @@ def _with_ranks(
     higher = QUANTITIES[options.by].better == "higher"
     ranks, ends = places(contest.values, higher=higher), place_intervals(between, higher=higher)
     ranked = []
-    for model, own in enumerate(standings):
+    for model, standing in enumerate(standings):
         alike = [other for other in range(len(standings)) if other != model and not _excludes_zero(between[model, other])]
         names = tuple(options.models[other] for other in alike)
         best, worst = map(int, ends[model])
-        ranked.append(Standing(own.model, own.values, int(ranks[model]), best, worst, names, own.failed))
+        ranked.append(Standing(standing.model, standing.values, int(ranks[model]), best, worst, names, standing.failed))
     return sorted(ranked, key=lambda standing: (standing.rank or 0, standing.model))
 
 

@@ -182,9 +182,9 @@ def _compare_whole_cells(
         cells += of_dataset[0]
         sweeps += of_dataset[1]  # a mean over settings needs the same questions in each
         for setting in few:  # the questions that it changes
-            asked = AnswersOfChanged(now, changed[setting])
+            answers = AnswersOfChanged(now, changed[setting])
             both = [each for each in (CLEAN, setting) if each in settings]
-            cells += _compare_cells(models, dataset, both, asked)[0][-1:]
+            cells += _compare_cells(models, dataset, both, answers)[0][-1:]
     return cells, sweeps
 
 
@@ -209,16 +209,16 @@ def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
 
 
 def _compare_cells(
-    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], asked: Answers
+    models: tuple[RunModel, RunModel], dataset: str, settings: Sequence[Setting], answers: Answers
 ) -> tuple[list[CellChange], list[SweepChange]]:
     """Returns the changes from the second model to the first under each setting, and over the perturbed ones."""
     now, then = models
-    paired = paired_table(models, dataset, settings, asked)
+    paired = paired_table(models, dataset, settings, answers)
     by_setting = {str(CLEAN): paired.clean, **paired.by_setting}
     after, before = ({name: scores[place] for name, scores in by_setting.items()} for place in (0, 1))
     table = ScoreTable(paired.clean[0], after, groups=paired.groups, baseline_by_setting=before)
-    kept = then.run.kept(dataset, asked)
-    ids = [sample.id for sample, shared in zip(asked.samples(dataset), kept, strict=True) if shared]
+    kept = then.run.kept(dataset, answers)
+    ids = [sample.id for sample, shared in zip(answers.samples(dataset), kept, strict=True) if shared]
     cells = []
     for setting in settings:
         name, grows = str(setting), setting != CLEAN and CLEAN in settings

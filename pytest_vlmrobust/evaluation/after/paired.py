@@ -61,7 +61,7 @@ def paired_table(
     models: Sequence[RunModel],
     dataset: str,
     settings: Iterable[Setting],
-    asked: Answers | None = None,
+    answers: Answers | None = None,
     *,
     rescored: bool = True,
 ) -> SideBySide:
@@ -71,20 +71,20 @@ def paired_table(
         models: two or more.
         dataset: the dataset that all of them were asked about.
         settings: settings that all of them have; without the clean one, clean scores are NaN.
-        asked: the answers of the first run about a part of the samples, if only these are compared.
+        answers: the answers of the first run about a part of the samples, if only these are compared.
         rescored: whether scores are recomputed from the answers and must equal the stored ones.
 
     Raises:
         DatasetError: the runs asked different samples, or showed different images.
         StoreError: answers are missing, or their scores do not follow from them.
     """
-    first = models[0].run if asked is None else asked
+    first = models[0].run if answers is None else answers
     kept = np.all([model.run.kept(dataset, first) for model in models], axis=0)
     scores = {
-        str(setting): np.array([one.run.scores(one.cell(dataset, setting), first, rescored=rescored)[kept] for one in models])
+        str(setting): np.array([m.run.scores(m.cell(dataset, setting), first, rescored=rescored)[kept] for m in models])
         for setting in settings
     }
-    groups = [name for name, own in zip(groups_of(first.samples(dataset)), kept, strict=True) if own]
+    groups = [name for name, is_kept in zip(groups_of(first.samples(dataset)), kept, strict=True) if is_kept]
     clean = scores.pop(str(CLEAN), np.full((len(models), len(groups)), np.nan))
     return SideBySide(clean, scores, groups)
 

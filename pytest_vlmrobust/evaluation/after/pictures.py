@@ -59,16 +59,16 @@ class RunPictures:
 
     def problem(self, dataset: str) -> str:
         """Returns why no image of a dataset can be made again, and what to do; empty if it can."""
-        found = self._dataset(dataset)
-        return found if isinstance(found, str) else ""
+        loaded = self._dataset(dataset)
+        return loaded if isinstance(loaded, str) else ""
 
     def shown(self, dataset: str, sample: str, setting: str) -> Shown:
         """Makes the images and returns what they are."""
         with self._lock:
-            asked, named, view = self._view(dataset, sample, setting)
-            names = image_names(asked) if len(asked.images) > 1 else [""] * len(asked.images)
-            changed = range(len(names)) if asked.perturbed is None or named == CLEAN else asked.perturbed
-            check = self._check(dataset, asked, named, view)
+            question, named, view = self._view(dataset, sample, setting)
+            names = image_names(question) if len(question.images) > 1 else [""] * len(question.images)
+            changed = range(len(names)) if question.perturbed is None or named == CLEAN else question.perturbed
+            check = self._check(dataset, question, named, view)
             return Shown(view.digests, view_count(named), tuple(names) if view.digests else (), tuple(changed), check)
 
     def picture(self, dataset: str, sample: str, setting: str, number: int, *, small: bool = False) -> tuple[bytes, str]:

@@ -195,14 +195,14 @@ class Paper:
 
     def known(self) -> set[str]:
         """Returns the names of models and datasets that numbers are about."""
-        own = {
+        names = {
             value.about[key]
             for table in self.tables.values()
             for value in table.values
             for key in ("model", "dataset")
             if key in value.about
         }
-        return own.union(*self.pools.values(), {self.dataset} - {""})
+        return names.union(*self.pools.values(), {self.dataset} - {""})
 
     def is_called(self, theirs: str, ours: str) -> bool:
         """Whether our name matches the paper's name; case, punctuation and the suffix of tuned models do not matter."""
@@ -237,7 +237,7 @@ def paper(name: str) -> Paper:
         dataset=content.get("dataset", ""),
         pool=content.get("pool", ""),
         pools={pool: tuple(models) for pool, models in content.get("pools", {}).items()},
-        names={own: tuple(others) for own, others in content.get("names", {}).items()},
+        names={term: tuple(others) for term, others in content.get("names", {}).items()},
         references=content.get("references", {}),
         questions=content.get("questions", {}),
         parameters=content.get("parameters", {}),

@@ -83,7 +83,7 @@ def rank_models(models: Sequence[RunModel], *, by: str = BY[0], reference: str =
         raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
     common, left_out = _common(models, by)
     for dataset in common:
-        refuse_unlike_answers({one.name: one.run.answered_by(one.cell(dataset, CLEAN)) for one in models}, dataset)
+        refuse_unlike_answers({model.name: model.run.answered_by(model.cell(dataset, CLEAN)) for model in models}, dataset)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     options = RankingOptions(names, by, reference)
     refs = _refs(models)
@@ -124,8 +124,8 @@ def _with_analyses(
         for index in patch_indices(model.run.evidence, model.model, model.name)
         if index.dataset in by_dataset
     ]
-    asked = Counter((index.dataset, index.grid) for index in indices)
-    of_all = [index for index in indices if asked[index.dataset, index.grid] == len(models)]
+    counts = Counter((index.dataset, index.grid) for index in indices)
+    of_all = [index for index in indices if counts[index.dataset, index.grid] == len(models)]
     by_dataset[boards[0].dataset] += (*patch_analyses(of_all), *rci_analyses(of_all), *patch_boxes(of_all))
     return tuple(replace(board, analyses=by_dataset[board.dataset]) for board in boards)
 
@@ -180,13 +180,13 @@ def _refuse_shared_names(models: Sequence[RunModel]) -> None:
 
 def _common(models: Sequence[RunModel], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
     """Returns the perturbed settings of each dataset that all models were asked about, and sentences about the excluded ones."""
-    asked = [{(c.dataset, c.setting) for c in model.run.evidence.cells() if c.model == model.model} for model in models]
+    measured = [{(c.dataset, c.setting) for c in model.run.evidence.cells() if c.model == model.model} for model in models]
     common: dict[str, list[Setting]] = {}
     left_out: list[str] = []
-    for dataset in sorted({dataset for own in asked for dataset, _ in own}):
-        settings = sorted({setting for own in asked for name, setting in own if name == dataset} - {NO_IMAGE})
+    for dataset in sorted({dataset for pairs in measured for dataset, _ in pairs}):
+        settings = sorted({setting for pairs in measured for name, setting in pairs if name == dataset} - {NO_IMAGE})
         lacking = {
-            setting: [m.name for m, own in zip(models, asked, strict=True) if (dataset, setting) not in own]
+            setting: [m.name for m, pairs in zip(models, measured, strict=True) if (dataset, setting) not in pairs]
             for setting in settings
         }
         ours = [setting for setting in settings if _counts(setting) and not lacking[setting]]
@@ -237,16 +237,16 @@ def _part(models: Sequence[RunModel], dataset: str, settings: Sequence[Setting],
     first = models[0]
     samples = first.run.samples(dataset)
     shares = {
-        setting: [len(one.run.evidence.get_scores(one.cell(dataset, setting))) / len(one.run.samples(dataset)) for one in models]
+        setting: [len(m.run.evidence.get_scores(m.cell(dataset, setting))) / len(m.run.samples(dataset)) for m in models]
         for setting in settings
     }
-    several = [str(setting) for setting, own in shares.items() if max(own) > 1]
-    few = [str(setting) for setting, own in shares.items() if min(own) < 1 and str(setting) not in several]
+    several = [str(setting) for setting, fractions in shares.items() if max(fractions) > 1]
+    few = [str(setting) for setting, fractions in shares.items() if min(fractions) < 1 and str(setting) not in several]
     for names, why in ((several, "show several images of a sample"), (few, "change a part of the questions")):
         if names:
             number = quantity(len(names), "setting does", "settings do")
             left_out.append(f"{dataset}: {number} not count: {first_few(names, SHOWN)}; they {why}")
-    counted = [setting for setting, own in shares.items() if {*own} == {1}]
+    counted = [setting for setting, fractions in shares.items() if {*fractions} == {1}]
     asked_blind = all(model.cell(dataset, NO_IMAGE) in model.run.evidence.cells() for model in models)
     table = paired_table(models, dataset, [CLEAN, *counted, *([NO_IMAGE] if asked_blind else [])], rescored=False)
     by_setting = dict(table.by_setting)

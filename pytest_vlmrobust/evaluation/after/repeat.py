@@ -17,7 +17,6 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import number
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import RUNGS
-from pytest_vlmrobust.evaluation.run.queue import Query
 from pytest_vlmrobust.metrics.statistics.means import exact_interval
 from pytest_vlmrobust.policies import MetricKey, Rule
 from pytest_vlmrobust.scoring import score
@@ -68,14 +67,11 @@ def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
 
 def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
     """Returns each sample with the model's new answer, in the order of ``chosen``; the store keeps its own answers."""
-    asked: dict[Cell, list[Query]] = {}
+    queries_of = {cell: evaluator.queries(cell) for cell in dict.fromkeys(answer.cell for answer in chosen)}
     pairs: list[tuple[Sample, Prediction]] = []
     for start in range(0, len(chosen), batch_size):
         batch = chosen[start : start + batch_size]
-        for answer in batch:
-            if answer.cell not in asked:
-                asked[answer.cell] = evaluator.queries(answer.cell)
-        queries = [asked[answer.cell][answer.place] for answer in batch]
+        queries = [queries_of[answer.cell][answer.place] for answer in batch]
         requests = [evaluator.request(answer.cell, query) for answer, query in zip(batch, queries, strict=True)]
         model = batch[0].cell.model
         predictions = evaluator.ask(model, requests)

@@ -83,9 +83,9 @@ def reproduce(
     with open_models(runs) as models:
         opened = runs_of(models)
         _refuse_copies(opened)
-        own = _Runs(published, models, called or {})
-        beside = [_Beside(own).table(table) for table in tables]
-        notes = (*published.notes, *own.notes()) if opened else published.notes
+        scored = _Runs(published, models, called or {})
+        beside = [_Beside(scored).table(table) for table in tables]
+        notes = (*published.notes, *scored.notes()) if opened else published.notes
         return Reproduction(name, published.title, tuple(beside), tuple(run.called for run in opened), notes)
 
 
@@ -93,11 +93,11 @@ def _refuse_copies(runs: Sequence[Baseline]) -> None:
     """Refuses a duplicate run: the same path, or a copy, as shown by its manifest or, without one, by its answers."""
     for place, run in enumerate(runs):
         for other in runs[:place]:
-            names = {manifest(one).get("run", "") for one in (run, other)}
-            told_by = "answers" if "" in names else "name"
-            if len(names if told_by == "name" else {one.evidence.digest() for one in (run, other)}) == 1:
+            names = {manifest(copy).get("run", "") for copy in (run, other)}
+            proof = "answers" if "" in names else "name"
+            if len(names if proof == "name" else {copy.evidence.digest() for copy in (run, other)}) == 1:
                 raise UsageError(
-                    f"--run: {run.called!r} is the same run as {other.called!r}, by its {told_by}. "
+                    f"--run: {run.called!r} is the same run as {other.called!r}, by its {proof}. "
                     "A run counts once: a mean over runs needs other ones"
                 )
 
@@ -120,9 +120,9 @@ class _Runs:
         self._datasets = {dataset for model in self.models for dataset in _datasets(model)}
         theirs = self.paper.known()
         ours = {*self._names, *self._datasets}
-        for own, published in self.called.items():
-            if self.models and own not in ours:
-                raise UnknownName("model or dataset of the runs", own, ours, where="--as")
+        for name, published in self.called.items():
+            if self.models and name not in ours:
+                raise UnknownName("model or dataset of the runs", name, ours, where="--as")
             if published not in theirs:
                 raise UnknownName(f"model or dataset of {self.paper.title}", published, theirs, where="--as")
 
@@ -134,14 +134,13 @@ class _Runs:
         """
         key = (model, dataset)
         if key not in self._scores:
-            found = [
-                _Scores(self.paper, own, name)
-                for own in self.models
-                if self._is(own.name, model)
-                for name in sorted(_datasets(own))
+            self._scores[key] = [
+                _Scores(self.paper, candidate, name)
+                for candidate in self.models
+                if self._is(candidate.name, model)
+                for name in sorted(_datasets(candidate))
                 if not dataset or self._is(name, dataset)
             ]
-            self._scores[key] = found
         if not self._scores[key]:
             have = any(self._is(name, model) for name in self._names)
             raise _AbsentError(f"no run of {model} on {dataset}" if have else f"no run of {model}")
@@ -220,10 +219,10 @@ class _Scores:
                     self.missing[str(cell.setting)] = f"{cell}: the setting changes {count}"
             except StoreError:
                 part = self.model.run.evidence.get_cell(cell, whole=False)
-                asked = len(part.places or ())
-                if asked == len(self.samples):
+                n_asked = len(part.places or ())
+                if n_asked == len(self.samples):
                     raise  # an answer was changed, or cannot be read
-                self.missing[str(cell.setting)] = f"{cell}: {asked} of {quantity(len(self.samples), 'sample')} asked"
+                self.missing[str(cell.setting)] = f"{cell}: {n_asked} of {quantity(len(self.samples), 'sample')} asked"
         if CLEAN not in known:
             raise _AbsentError(
                 f"{self.model.run.called}: {self.missing.get(str(CLEAN), f'{self.dataset} was not asked about clean images')}"
@@ -253,7 +252,7 @@ class _Scores:
             table = _under(table, {*perturbations.names(split)}.__contains__)
         if category := about.get("category"):
             rows = [
-                any(self.paper.is_called(category, own) for own in (sample.category, sample.keys.get(SUB_TASK, "")) if own)
+                any(self.paper.is_called(category, label) for label in (sample.category, sample.keys.get(SUB_TASK, "")) if label)
                 for sample in self.samples
             ]
             if not any(rows):
@@ -273,8 +272,8 @@ class _Scores:
 def _is_about(about: Mapping[str, str], setting: str) -> bool:
     """Whether a setting has the level and the family of a number."""
     info = perturbations.info(setting)
-    own = {"level": info.level or BINARY, "family": info.family}
-    return all(about.get(key) in (None, "", value) for key, value in own.items())
+    facts = {"level": info.level or BINARY, "family": info.family}
+    return all(about.get(key) in (None, "", value) for key, value in facts.items())
 
 
 def _is_patches(setting: Setting) -> bool:
@@ -344,34 +343,34 @@ class _Beside:
         Raises:
             _AbsentError: the runs have none of them.
         """
-        own = value.about.get("model")
+        chosen = value.about.get("model")
         pool = value.about.get("pool") or self.paper.pool
-        wanted = [own] if own else list(self.paper.pools[pool])
-        found, absent = {}, []
+        wanted = [chosen] if chosen else list(self.paper.pools[pool])
+        measured, absent = {}, []
         for model in wanted:
             try:
-                found[model] = self.runs.scores(model, value.about.get("dataset", ""))
+                measured[model] = self.runs.scores(model, value.about.get("dataset", ""))
             except _AbsentError as error:
                 absent.append(str(error))
-        if not found:
+        if not measured:
             raise _AbsentError(absent[0] if len(absent) == 1 else f"no run of any of {first_few(wanted, 3)}")
-        return wanted, found
+        return wanted, measured
 
     def estimate(self, value: PublishedValue) -> Estimate:
         if value.metric == "people":
             raise _AbsentError("answers of people, which no run measures")
-        wanted, found = self.models(value)
+        wanted, measured = self.models(value)
         if value.metric in ("size_slope", "r_squared"):
-            return self._slope(value, found)
+            return self._slope(value, measured)
         if value.metric == "flip_ratio":
             return self._flip_ratio(value)
-        if value.metric == "tail_share" and len(found) > 1:
-            return _pooled_tail_share([scores.part(value.about) for own in found.values() for scores in own])
-        by_model = {model: self._mean([self._of_one(value, scores) for scores in own], "runs") for model, own in found.items()}
+        if value.metric == "tail_share" and len(measured) > 1:
+            return _pooled_tail_share([scores.part(value.about) for runs in measured.values() for scores in runs])
+        means = {model: self._mean([self._of_one(value, scores) for scores in runs], "runs") for model, runs in measured.items()}
         if "model" in value.about:
-            return by_model[value.about["model"]]
-        of = f"{len(found)} of {quantity(len(wanted), 'model')}"
-        return self._mean([*by_model.values()], of)
+            return means[value.about["model"]]
+        of = f"{len(measured)} of {quantity(len(wanted), 'model')}"
+        return self._mean([*means.values()], of)
 
     def _mean(self, estimates: Sequence[Estimate], of: str) -> Estimate:
         if len(estimates) == 1 and of == "runs":
@@ -381,20 +380,20 @@ class _Beside:
 
     def _sum(self, estimates: Sequence[Estimate], weights: Sequence[float], reason: str) -> Estimate:
         """Returns a weighted sum of estimates, with an interval that holds for any dependence between them."""
-        value = math.fsum(weight * one.value for weight, one in zip(weights, estimates, strict=True))
-        reasons = dict.fromkeys(one.reason for one in estimates if one.reason)
+        value = math.fsum(weight * estimate.value for weight, estimate in zip(weights, estimates, strict=True))
+        reasons = dict.fromkeys(estimate.reason for estimate in estimates if estimate.reason)
         why = "; ".join([reason, *reasons])
 
         def at(confidence: float) -> tuple[float, float]:
-            each = 1.0 - (1.0 - confidence) / len(estimates)
-            ends = [one.interval(each) for one in estimates]
+            corrected = 1.0 - (1.0 - confidence) / len(estimates)
+            ends = [estimate.interval(corrected) for estimate in estimates]
             low = math.fsum(weight * (low if weight > 0 else high) for weight, (low, high) in zip(weights, ends, strict=True))
             high = math.fsum(weight * (high if weight > 0 else low) for weight, (low, high) in zip(weights, ends, strict=True))
             return low, high
 
         low, high = at(LEVEL)
         level = math.nan if math.isnan(low) else LEVEL
-        return Estimate(value, min(one.n for one in estimates), low, high, level, reason=why, at=at)
+        return Estimate(value, min(estimate.n for estimate in estimates), low, high, level, reason=why, at=at)
 
     def _of_one(self, value: PublishedValue, scores: _Scores) -> Estimate:
         """Returns a number of one model in one run."""
@@ -414,12 +413,12 @@ class _Beside:
             return Estimate(math.nan, 0, reason=reason)
         if value.metric.endswith(MACRO):
             return _of_mean_curve(value.metric.removesuffix(MACRO), table, setting, scores)
-        if own := _OF_A_TABLE.get(value.metric):
-            return own(table, value.about)
+        if formula := _OF_A_TABLE.get(value.metric):
+            return formula(table, value.about)
         if value.metric == "mean_corruption_error":
             table = dataclasses.replace(table, reference_by_setting=self._reference(value, table, scores))
-        found = metrics.estimate(value.metric, table, setting)
-        return found if found.valid else dataclasses.replace(found, value=math.nan)
+        estimate = metrics.estimate(value.metric, table, setting)
+        return estimate if estimate.valid else dataclasses.replace(estimate, value=math.nan)
 
     def _reference(self, value: PublishedValue, table: ScoreTable, scores: _Scores) -> dict[str, Any]:
         """Returns the scores of the reference model on the samples of another model, in their order."""
@@ -440,16 +439,16 @@ class _Beside:
             return Estimate(math.nan, helpful.n, reason=helpful.reason or "no answer turns right")
         return Estimate(harmful.value / helpful.value, helpful.n, reason=harmful.reason)
 
-    def _slope(self, value: PublishedValue, found: Mapping[str, Sequence[_Scores]]) -> Estimate:
-        models = [model for model in found if model in self.paper.parameters]
+    def _slope(self, value: PublishedValue, measured: Mapping[str, Sequence[_Scores]]) -> Estimate:
+        models = [model for model in measured if model in self.paper.parameters]
         sizes = [self.paper.parameters[model] for model in models]
         if len(models) < 2:
             raise _AbsentError(f"a slope needs two sizes, and the runs have {', '.join(models)}")
         drop = dataclasses.replace(value, metric="mean_drop")
-        drops = [self._mean([self._of_one(drop, scores) for scores in found[model]], "runs") for model in models]
+        drops = [self._mean([self._of_one(drop, scores) for scores in measured[model]], "runs") for model in models]
         if value.metric == "size_slope":
             return self._sum(drops, metrics.size_weights(sizes).tolist(), f"over {', '.join(models)}")
-        trend = metrics.size_trend(sizes, [one.value for one in drops])
+        trend = metrics.size_trend(sizes, [estimate.value for estimate in drops])
         return Estimate(trend.r_squared, drops[0].n, reason=f"over {', '.join(models)}")
 
 
@@ -461,9 +460,9 @@ def _of_mean_curve(metric: str, table: ScoreTable, setting: str | None, scores: 
     """Returns a number of the mean over categories, or of all samples if they do not have several categories."""
     categories = [sample.category for sample in scores.samples]
     if len({*categories}) < 2 or "" in categories:
-        found = metrics.estimate(metric, table, setting)
+        estimate = metrics.estimate(metric, table, setting)
         return dataclasses.replace(
-            found, reason="; ".join(part for part in (found.reason, "samples are of one category") if part)
+            estimate, reason="; ".join(part for part in (estimate.reason, "samples are of one category") if part)
         )
     if setting is None:
         return macro_estimate(metric, table, scores.samples) or Estimate(math.nan, 0, reason="no resolution was asked")
@@ -486,9 +485,9 @@ def _tier_share(table: ScoreTable, about: Mapping[str, str]) -> Estimate:
 
 def _tier_count(table: ScoreTable, about: Mapping[str, str]) -> Estimate:
     """Returns the share of cells in a tier, positive ones counted as benign."""
-    own = _tier_share(table, about)
+    share = _tier_share(table, about)
     gains = _tier_share(table, {"tier": "positive"}).value if about["tier"] == "benign" else 0.0
-    return dataclasses.replace(own, value=own.value + gains)
+    return dataclasses.replace(share, value=share.value + gains)
 
 
 def _lost_share(table: ScoreTable, about: Mapping[str, str]) -> Estimate:
@@ -538,8 +537,8 @@ def _tier(beside: _Beside, value: PublishedValue) -> Reproduced:
 
 
 def _worst_setting(beside: _Beside, value: PublishedValue) -> Reproduced:
-    _, found = beside.models(value)
-    (scores, *_) = found[value.about["model"]]
+    _, measured = beside.models(value)
+    (scores, *_) = measured[value.about["model"]]
     table = scores.part(value.about)
     drops = _drops(table)
     if not drops or any(map(math.isnan, drops.values())):

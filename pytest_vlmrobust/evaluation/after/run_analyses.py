@@ -260,15 +260,15 @@ def _group_gaps(records: Iterable[Record]) -> Iterable[Analysis]:
     With several groupings, the intervals hold jointly at 90 %.
     """
     for record in records:
-        gaps = [one for one in record.measures if one.metric == _GAP]
-        for one in [one for one in gaps if one.category] or gaps:
-            known = not _unknown(record) and math.isfinite(one.value)
-            grouping = one.category or "group"
-            gap = {"gap": one.value, "low": one.low, "high": one.high}
+        gaps = [measure for measure in record.measures if measure.metric == _GAP]
+        for measure in [measure for measure in gaps if measure.category] or gaps:
+            known = not _unknown(record) and math.isfinite(measure.value)
+            grouping = measure.category or "group"
+            gap = {"gap": measure.value, "low": measure.low, "high": measure.high}
             values = gap | _in_order(record.parts.get(grouping, {})) if known else {}
-            missing = {} if known else {record.split: _unknown(record) or one.reason or f"{_GAP} is unknown"}
+            missing = {} if known else {record.split: _unknown(record) or measure.reason or f"{_GAP} is unknown"}
             part = f"{grouping}, {record.split}"
-            yield Analysis(GROUP_GAPS, record.model, record.dataset, part, values, one.n if known else 0, missing)
+            yield Analysis(GROUP_GAPS, record.model, record.dataset, part, values, measure.n if known else 0, missing)
 
 
 def _unknown(record: Record) -> str:
@@ -312,14 +312,14 @@ def _chain_lengths(records: Sequence[Record]) -> Iterable[Analysis]:
     for record in records:
         if record.chains and record.test == "sweep":
             by_part.setdefault((record.model, record.dataset, record.split or "perturbed"), []).append(record)
-    for (model, dataset, pictures), own in by_part.items():
-        missing = {record.setting or record.id: why for record in own if (why := _incomplete(record))}
+    for (model, dataset, pictures), group in by_part.items():
+        missing = {record.setting or record.id: why for record in group if (why := _incomplete(record))}
         counts: dict[str, Counter[str]] = {}
-        for record in own:
+        for record in group:
             for name, count in () if _incomplete(record) else record.chains.items():
                 outcome, _, words = name.partition(", ")
                 counts.setdefault(outcome, Counter())[words] += int(count)
         for outcome, by_words in counts.items():
             values = {"answers": float(by_words.total())} | {words: float(by_words[words]) for words in CHAIN_BINS}
             part = f"{outcome}, {pictures}"
-            yield Analysis(CHAIN_LENGTHS, model, dataset, part, values, len(own) - len(missing), missing)
+            yield Analysis(CHAIN_LENGTHS, model, dataset, part, values, len(group) - len(missing), missing)

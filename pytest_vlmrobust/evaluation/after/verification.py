@@ -91,13 +91,13 @@ def _without_fingerprints(models: object) -> object:
 def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:
     """Returns a sentence for each entry of the evidence that the run cannot have written."""
     cells = [*evidence.cells(), *evidence.probes()]
-    asked = {cell.model for cell in cells}
+    models = {cell.model for cell in cells}
     known, fingerprinted, datasets = set(inputs.models), set(evidence.models()), set(evidence.datasets())
     unknown = sorted({cell.dataset for cell in cells} - datasets)
     return [
         *(f"{EVIDENCE}: holds {name!r}, which no run writes" for name in evidence.foreign()),
-        *(f"{EVIDENCE}: is about the model {name!r}, which {DOCKET} lacks" for name in sorted((asked | fingerprinted) - known)),
-        *(f"{EVIDENCE}: has answers of the model {name!r} but not its fingerprint" for name in sorted(asked - fingerprinted)),
+        *(f"{EVIDENCE}: is about the model {name!r}, which {DOCKET} lacks" for name in sorted((models | fingerprinted) - known)),
+        *(f"{EVIDENCE}: has answers of the model {name!r} but not its fingerprint" for name in sorted(models - fingerprinted)),
         *(f"{EVIDENCE}: has answers about the dataset {name!r} but not its digest" for name in unknown),
     ]
 

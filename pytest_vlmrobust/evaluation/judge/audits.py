@@ -69,12 +69,12 @@ def fingerprints_of(samples: Sequence[Sample], prompt_mode: str, pictures: Mappi
             "evidence of the run, lacks them: run the model again to have another one, or with --vlm-mode=full"
         )
     seen = Counter[str]()
-    found: dict[str, str] = {}
+    by_id: dict[str, str] = {}
     for sample in sorted(samples, key=_scored_by):
         shown = fingerprint([prompt(sample, prompt_mode), pictures[sample.id].pixels if sample.images else ""])
-        found[sample.id] = f"{shown} {seen[shown]}"
+        by_id[sample.id] = f"{shown} {seen[shown]}"
         seen[shown] += 1
-    return tuple(found[sample.id] for sample in samples)
+    return tuple(by_id[sample.id] for sample in samples)
 
 
 def _scored_by(sample: Sample) -> tuple[str, ...]:
@@ -100,9 +100,9 @@ def asking_order(fingerprints: tuple[str, ...]) -> tuple[int, ...]:
 # When audits may stop.
 
 
-def step_after(asked: int) -> int:
+def step_after(n_asked: int) -> int:
     """Returns how many samples of a cell in a sweep to ask next."""
-    return max(FIRST, asked // GROWTH)
+    return max(FIRST, n_asked // GROWTH)
 
 
 def moments(size: int) -> tuple[int, ...]:
@@ -111,12 +111,12 @@ def moments(size: int) -> tuple[int, ...]:
     >>> moments(20)
     (8, 12, 16)
     """
-    found = []
-    asked = FIRST
-    while asked < size:
-        found.append(asked)
-        asked += max(STEP, asked // GROWTH)
-    return tuple(found)
+    checkpoints = []
+    n_asked = FIRST
+    while n_asked < size:
+        checkpoints.append(n_asked)
+        n_asked += max(STEP, n_asked // GROWTH)
+    return tuple(checkpoints)
 
 
 class RuleAudit:
@@ -156,7 +156,7 @@ class RuleAudit:
         """
         self.rule, self._bounds = rule, tuple(bounds)
         by_bound, self._graded = _limits_of(bounds, limits)
-        every = [limit for own in by_bound for limit in own]
+        every = [limit for group in by_bound for limit in group]
         ends = np.cumsum([0, *map(len, by_bound)]).tolist()
         self._columns = {bound: slice(start, end) for bound, start, end in zip(self._bounds, ends, ends[1:], strict=False)}
         self._audit, self._samples = Audit(every, order, len(weights)), len(order)
@@ -199,9 +199,9 @@ class RuleAudit:
         closest: list[int] = ranked[self._open[ranked]][:most].tolist()
         return closest
 
-    def upcoming(self, asked: int, cell: int = 0) -> Sequence[int]:
-        """Returns the positions of the samples to ask next to reach ``asked`` samples; empty once the audit is done."""
-        return () if self.is_done else self._audit.upcoming(asked, cell)
+    def upcoming(self, total: int, cell: int = 0) -> Sequence[int]:
+        """Returns the positions of the samples to ask next to reach ``total`` samples; empty once the audit is done."""
+        return () if self.is_done else self._audit.upcoming(total, cell)
 
     def advance(self, scores: Mapping[int, NDArray[np.float64]]) -> None:
         """Adds the scores of the next samples of some cells, in order.
@@ -222,7 +222,7 @@ class RuleAudit:
 
     def _shown_to_keep(self, bound: Bound) -> NDArray[np.bool_]:
         """Returns which cells are shown to keep the limit of a bound or a tighter one."""
-        shown = [kept for own, kept in self._kept.items() if bound.holds(own) and self._allowed[own] == self._allowed[bound]]
+        shown = [kept for cap, kept in self._kept.items() if bound.holds(cap) and self._allowed[cap] == self._allowed[bound]]
         kept: NDArray[np.bool_] = np.any(shown, axis=0)
         return kept
 
@@ -286,12 +286,12 @@ def limits_within(members: NDArray[np.bool_], limits: LimitsOf, bound: Bound, gr
 
     ``members`` says for each sample whether it is in that part; ``limits`` gives limits about the part alone.
     """
-    found = []
+    padded = []
     for limit in limits(bound, graded):
         reference, member = np.zeros(members.size), np.zeros(members.size, bool)
         reference[members], member[members] = limit.reference, limit.member
-        found.append(dataclasses.replace(limit, reference=reference, member=member))
-    return found
+        padded.append(dataclasses.replace(limit, reference=reference, member=member))
+    return padded
 
 
 def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:

@@ -102,8 +102,8 @@ class Baseline(StoredAnswers):
     @property
     def perturbations(self) -> Mapping[str, str]:
         """What tells its perturbations of one's own from others of these names; empty for evidence without its manifest."""
-        found: Mapping[str, str] = self._manifest.get("perturbations", {})
-        return found
+        identities: Mapping[str, str] = self._manifest.get("perturbations", {})
+        return identities
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
@@ -132,8 +132,8 @@ class Baseline(StoredAnswers):
         places, earlier = self.places(cell.dataset, now), self._earlier_cell(cell)
         if rescored:
             result = self.checked(earlier)
-            asked = range(len(result.samples)) if result.places is None else result.places
-            best = dict(zip(asked, result.values, strict=True))
+            answered = range(len(result.samples)) if result.places is None else result.places
+            best = dict(zip(answered, result.values, strict=True))
         else:
             stored = self.evidence.get_scores(earlier)
             best = dict(enumerate(np.reshape(stored, (len(self.samples(cell.dataset)), -1)).max(axis=1)))
@@ -341,5 +341,5 @@ def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDAr
     if not baseline.has_cell(cell):
         return metrics.ChangedSamples((), (), ())
     kept = baseline.kept(cell.dataset, now)
-    names = [sample.id for sample, own in zip(now.samples(cell.dataset), kept, strict=True) if own]
+    names = [sample.id for sample, is_kept in zip(now.samples(cell.dataset), kept, strict=True) if is_kept]
     return metrics.changed_samples(names, baseline.scores(cell, now)[kept], values[kept])

@@ -199,7 +199,8 @@ def why_unread(results: Sequence[CellResult]) -> str:
     texts = [text for each, text in unread if each == rule]
     example = min(texts, key=lambda text: (len(text), text))
     cut = 2 * sum(len(text) >= _LONG and text.rstrip()[-1:].isalnum() for text in texts) > len(texts)
-    advice = _advice("cut" if cut and rule in ("none", "ambiguous") else rule, (one for each in results for one in each.samples))
+    cause = "cut" if cut and rule in ("none", "ambiguous") else rule
+    advice = _advice(cause, (sample for result in results for sample in result.samples))
     shown = f"such as {on_one_line(example, _LONGEST_EXAMPLE)!r}. " if example.strip() else ""
     return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}, {shown}{advice}"
 

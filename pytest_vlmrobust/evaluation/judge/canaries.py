@@ -132,12 +132,12 @@ def _pairs(answers: Answers, clean: CellResult, setting: Setting, name: str) -> 
     except VlmRobustError as error:  # offline, beyond a budget, or with a model that was lost: no verdict rests on them
         reason = f"{_NOT_ASKED}{on_one_line(str(error), _LONGEST_CAUSE)}"
         return [], [Measure(name, math.nan, n=0, unit="%", reason=reason)]
-    own = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
+    clean_keys = {sample.id: key for sample, key in zip(clean.samples, clean.keys, strict=True)}
     keys = {sample.id: key for sample, key in zip(again.samples, again.keys, strict=True)}
     first = {row[0].id: row for row in _answered(clean)}
     answered = [row for row in _answered(again) if row[0].id in first]
     firm = [row for row in answered if row[1].method != "sample"]
-    pairs = [(first[row[0].id], row) for row in firm if setting != EXCHANGED or keys[row[0].id] != own[row[0].id]]
+    pairs = [(first[row[0].id], row) for row in firm if setting != EXCHANGED or keys[row[0].id] != clean_keys[row[0].id]]
     if len(pairs) >= FEWEST:
         return pairs, []
     why = {

@@ -265,7 +265,7 @@ def yes_rate_shift(scores: CellScores) -> Estimate:
         A fraction in [-1, 1]; NaN where an inference failed.
     """
     both = (scores.result, scores.clean)
-    asked = np.array([sample.task == "yes_no" for sample in scores.samples])
+    is_yes_no = np.array([sample.task == "yes_no" for sample in scores.samples])
     unread = np.any([[score.state == "unparsed" for score in result.scores] for result in both], axis=0)
     now, before = (
         np.array(
@@ -274,8 +274,8 @@ def yes_rate_shift(scores: CellScores) -> Estimate:
         for result in both
     )
     none = "no yes/no question has two answers that can be read"
-    estimate = _estimate(scores, "accuracy_drop", now, before, asked & ~unread, none)
-    return _without(estimate, int((asked & unread).sum()), "left out {} with an unreadable answer")
+    estimate = _estimate(scores, "accuracy_drop", now, before, is_yes_no & ~unread, none)
+    return _without(estimate, int((is_yes_no & unread).sum()), "left out {} with an unreadable answer")
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
@@ -367,7 +367,7 @@ def attack_rate(scores: CellScores) -> Estimate:
     estimate = _share(scores, flags, none)
     if not estimate.valid or not any(unread):
         return estimate
-    most = _share(scores, [flag if flag is None else flag or own for flag, own in zip(flags, unread, strict=True)], none)
+    most = _share(scores, [flag if flag is None else flag or missing for flag, missing in zip(flags, unread, strict=True)], none)
 
     def at(level: float) -> tuple[float, float]:
         return estimate.interval(level)[0], most.interval(level)[1]

@@ -201,8 +201,8 @@ class CellScores:
         """Why the cell cannot be compared with the earlier run, or an empty string."""
         if self.baseline is None:
             return "there is no earlier run to compare with"
-        own = (self.cell, Cell(self.cell.model, self.cell.dataset, CLEAN))
-        unmeasured = [cell for cell in own if not self.baseline.has_cell(cell)]
+        cells = (self.cell, Cell(self.cell.model, self.cell.dataset, CLEAN))
+        unmeasured = [cell for cell in cells if not self.baseline.has_cell(cell)]
         return f"the baseline did not measure {unmeasured[0].dataset} under {unmeasured[0].setting}" if unmeasured else ""
 
     @cached_property

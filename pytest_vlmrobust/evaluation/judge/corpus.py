@@ -35,55 +35,55 @@ Bounds = Callable[[float], tuple[float, float]]
 """``confidence -> (low, high)``"""
 
 
-def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
+def bounds_of_value(sums: Sums, samples: Sequence[Sample]) -> Bounds:
     """Returns the function for the interval of a corpus metric."""
-    clusters = _clusters(samples, own)
-    size = _size(clusters, own)
+    clusters = _clusters(samples, sums)
+    size = _size(clusters, sums)
 
     def bounds(confidence: float) -> tuple[float, float]:
         return guarded_jackknife_interval(
-            _by_cluster(own, clusters),
-            own.value,
+            _by_cluster(sums, clusters),
+            sums.value,
             confidence,
-            against_low=size * own.worst,
-            against_high=size * own.best,
+            against_low=size * sums.worst,
+            against_high=size * sums.best,
             effective=clusters.effective,
         )
 
-    return _cut(bounds, 0.0, own.highest)
+    return _cut(bounds, 0.0, sums.highest)
 
 
-def bounds_of_drop(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
+def bounds_of_drop(clean: Sums, perturbed: Sums, samples: Sequence[Sample]) -> Bounds:
     """Returns the function for the interval of the drop of a corpus metric."""
-    highest = max(clean.highest, own.highest)
-    return _cut(_bounds_of_change(clean, own, samples, lambda before, after: before - after), -highest, highest)
+    highest = max(clean.highest, perturbed.highest)
+    return _cut(_bounds_of_change(clean, perturbed, samples, lambda before, after: before - after), -highest, highest)
 
 
-def bounds_of_index(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
+def bounds_of_index(clean: Sums, patches: Sums, samples: Sequence[Sample]) -> Bounds:
     """Returns the function for the interval of ``1 - best patches / whole images`` of a corpus metric."""
 
     def index(before: Array, after: Array) -> Array:
         ratio: Array = np.divide(after, before, out=np.full(np.shape(before), np.nan), where=before > 0)
         return 1.0 - ratio
 
-    return _cut(_bounds_of_change(clean, own, samples, index), -np.inf, 1.0)
+    return _cut(_bounds_of_change(clean, patches, samples, index), -np.inf, 1.0)
 
 
-def _bounds_of_change(clean: Sums, own: Sums, samples: Sequence[Sample], change: Callable[[Array, Array], Array]) -> Bounds:
+def _bounds_of_change(clean: Sums, other: Sums, samples: Sequence[Sample], change: Callable[[Array, Array], Array]) -> Bounds:
     """Returns the interval function of a change that grows with the clean value and falls with the other value."""
-    clusters = _clusters(samples, clean, own)
+    clusters = _clusters(samples, clean, other)
     size, width = _size(clusters, clean), clean.rows.shape[1]
 
     def function(sums: Array) -> Array:
-        return change(clean.value(sums[..., :width]), own.value(sums[..., width:]))
+        return change(clean.value(sums[..., :width]), other.value(sums[..., width:]))
 
     def bounds(confidence: float) -> tuple[float, float]:
         return guarded_jackknife_interval(
-            np.hstack([_by_cluster(clean, clusters), _by_cluster(own, clusters)]),
+            np.hstack([_by_cluster(clean, clusters), _by_cluster(other, clusters)]),
             function,
             confidence,
-            against_low=size * np.concatenate([clean.worst, own.best]),
-            against_high=size * np.concatenate([clean.best, own.worst]),
+            against_low=size * np.concatenate([clean.worst, other.best]),
+            against_high=size * np.concatenate([clean.best, other.worst]),
             effective=clusters.effective,
         )
 
@@ -139,9 +139,8 @@ def _has_own_metric(test: PlannedTest) -> bool:
 
 def part_estimates(scores: CellScores) -> dict[str, Estimate]:
     """Returns the parts of the dataset's own metric, such as precision and recall, by full name."""
-    own = _corpus_value(scores, scores.result)
-    parts = own.score.parts.items()
-    return {f"{corpus_score.name}.{part}": own.estimate(value, None) for part, value in parts}
+    corpus = _corpus_value(scores, scores.result)
+    return {f"{corpus_score.name}.{part}": corpus.estimate(value, None) for part, value in corpus.score.parts.items()}
 
 
 @cell_quantity(
@@ -166,9 +165,9 @@ def corpus_score(scores: CellScores) -> Estimate:
     Returns:
         In the unit of the benchmark; NaN where an answer is missing.
     """
-    own = _corpus_value(scores, scores.result)
-    bounds = bounds_of_value(own.score.sums, scores.samples) if own.score.sums else None
-    return own.estimate(own.score.value, bounds)
+    corpus = _corpus_value(scores, scores.result)
+    bounds = bounds_of_value(corpus.score.sums, scores.samples) if corpus.score.sums else None
+    return corpus.estimate(corpus.score.value, bounds)
 
 
 @cell_quantity(
@@ -190,9 +189,10 @@ def corpus_drop(scores: CellScores) -> Estimate:
     Returns:
         In the unit of the benchmark; NaN where an answer is missing.
     """
-    clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
-    bounds = bounds_of_drop(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
-    return own.estimate(clean.score.value - own.score.value, bounds)
+    clean, result = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
+    before, after = clean.score.sums, result.score.sums
+    bounds = bounds_of_drop(before, after, scores.samples) if before and after else None
+    return result.estimate(clean.score.value - result.score.value, bounds)
 
 
 @cell_quantity(
@@ -216,12 +216,13 @@ def corpus_pcri(scores: CellScores) -> Estimate:
     Returns:
         At most 1; NaN where an answer is missing, and where the metric of whole images is 0.
     """
-    clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
+    clean, patches = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     if invalid := _why_invalid(scores.clean):
-        return Estimate.invalid(invalid, own.score.n)
-    ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
-    bounds = bounds_of_index(clean.score.sums, own.score.sums, scores.samples) if clean.score.sums and own.score.sums else None
-    return own.estimate(ratio, bounds)
+        return Estimate.invalid(invalid, patches.score.n)
+    ratio = 1.0 - patches.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
+    before, after = clean.score.sums, patches.score.sums
+    bounds = bounds_of_index(before, after, scores.samples) if before and after else None
+    return patches.estimate(ratio, bounds)
 
 
 def _why_invalid(clean: CellResult) -> str:

@@ -40,22 +40,22 @@ class Finding:
 
 def loopholes(policy: Policy, *, today: date, at_hand: metrics.Circumstances | None = None) -> list[Finding]:
     """Returns bounds that cannot be broken, waivers that cover everything or never expire, and budgets without effect."""
-    found = [finding for rule in policy.rules for finding in _bounds_nothing(rule, at_hand or metrics.Circumstances())]
-    found += _idle_budgets(policy.budgets)
+    findings = [finding for rule in policy.rules for finding in _bounds_nothing(rule, at_hand or metrics.Circumstances())]
+    findings += _idle_budgets(policy.budgets)
     holding = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
-    return found + [finding for waiver in holding for finding in _too_generous(waiver, today)]
+    return findings + [finding for waiver in holding for finding in _too_generous(waiver, today)]
 
 
 def warnings(policies: Iterable[Policy], today: date) -> list[str]:
     """Returns the loopholes that a gate warns of: it refuses the others."""
-    found = (finding for policy in policies for finding in loopholes(policy, today=today))
-    return list(dict.fromkeys(str(finding) for finding in found if not finding.refused))
+    findings = (finding for policy in policies for finding in loopholes(policy, today=today))
+    return list(dict.fromkeys(str(finding) for finding in findings if not finding.refused))
 
 
 def refuse_loopholes(policies: Iterable[Policy], today: date) -> None:
     """Looks whether each rule that blocks can fail, and each waiver can cover a breach, as ``vlmrobust check`` does."""
     policies = list(policies)
-    refused = [str(found) for policy in policies for found in loopholes(policy, today=today) if found.refused]
+    refused = [str(finding) for policy in policies for finding in loopholes(policy, today=today) if finding.refused]
     for policy in policies:
         idle = {waiver: idle_cap(waiver, policy.rules) for waiver in policy.waivers}
         refused += [f"{waiver.source}: {sentence}" for waiver, sentence in idle.items() if sentence]

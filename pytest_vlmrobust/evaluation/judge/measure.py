@@ -122,8 +122,8 @@ class Sources:
         of them, as they read the settings that change it.
         """
         cells = [reads.planned] if reads.by_need and isinstance(reads.planned, Cell) else reads.of_settings
-        found = {each.setting: self.answers.changed(each.dataset, each.setting) for each in cells}
-        changed = [set(places) for places in found.values() if places is not None]
+        by_setting = {cell.setting: self.answers.changed(cell.dataset, cell.setting) for cell in cells}
+        changed = [set(places) for places in by_setting.values() if places is not None]
         if not changed or min(map(len, changed)) == len(self.answers.samples(reads.planned.dataset)):
             return self
         kept = set.union(*changed) if _reads_any_change(reads.planned) else set.intersection(*changed)
@@ -270,8 +270,8 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
     cell, answers, baseline = result.cell, sources.answers, sources.baseline
     model = answers.models[cell.model]
     tried = [answers.result(each) for each in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
-    asked = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
-    test = PlannedTest(cell, asked, baseline=baseline is not None, attempts=bool(tried))
+    facts = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
+    test = PlannedTest(cell, facts, baseline=baseline is not None, attempts=bool(tried))
     attempts = tried[0] if tried else None
     scores = CellScores(answers, test, result, attempts, baseline, intervals=not sources.is_part)
     estimates = [(metric_key(test, name), estimate) for name, estimate in estimate_all(test, scores, sources.names).items()]
@@ -301,7 +301,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
                 *savings(result),
                 *said_of_letters(result),
                 *map(attempts_note, tried),
-                *(observatory.notes(cell.model, model.box_convention, result) if asked.task else ()),
+                *(observatory.notes(cell.model, model.box_convention, result) if facts.task else ()),
                 *(said_of_guesses([scores.under(NO_IMAGE)]) if cell.setting == NO_IMAGE or reads_blind(named) else ()),
                 *(baseline.left_out(cell.dataset, answers) if baseline and baseline.has_cell(cell) else ()),
             ),
@@ -362,15 +362,15 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     test = PlannedTest(sweep, DatasetFacts(sources.task(sweep.dataset), samples=samples))
     names = None if sources.names is None else {*sources.names, sweep.metric}
     estimates = estimate_all(test, scores, names)
-    own = estimates.pop(sweep.metric)
+    summary = estimates.pop(sweep.metric)
     if metric.suite == WORDING and not invalid:
         places = {str(each.setting): answers.changed(each.dataset, each.setting) for each in reads.of_settings}
-        own = _largest_of_parts(own, metric, table, places)
-    own = dataclasses.replace(own, valid=False, reason=invalid) if invalid else own
+        summary = _largest_of_parts(summary, metric, table, places)
+    summary = dataclasses.replace(summary, valid=False, reason=invalid) if invalid else summary
     further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
     further += [] if invalid else _by_stratum(test, scores)
     results = [answers.result(cell) for cell in used]
-    draft = dataclasses.replace(_draft(sweep, results), n=own.n, not_asked=refusal)
+    draft = dataclasses.replace(_draft(sweep, results), n=summary.n, not_asked=refusal)
     if not sources.is_look:
         by_grouping = observatory.grouping_measures(sweep.metric, people, table, scores.level)
         gaps = observatory.compared_means(sweep.metric, table)
@@ -389,7 +389,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
         )
     return Measurement(
         sweep,
-        [(summary_key(sweep), own), *further],
+        [(summary_key(sweep), summary), *further],
         draft,
         results,
         sources.baseline.earlier(reads.compared)
@@ -400,7 +400,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
 
 
 def _largest_of_parts(
-    own: Estimate, metric: metrics.Metric, table: ScoreTable, changed: Mapping[str, Sequence[int] | None]
+    whole: Estimate, metric: metrics.Metric, table: ScoreTable, changed: Mapping[str, Sequence[int] | None]
 ) -> Estimate:
     """Returns a metric over the questions that a wording changes, and the wordings that change all of these; the largest one.
 
@@ -409,7 +409,7 @@ def _largest_of_parts(
     """
     rows = {name: frozenset(range(table.samples) if places is None else places) for name, places in changed.items()}
     if set(rows.values()) == {frozenset(range(table.samples))}:
-        return own
+        return whole
     parts = []
     for kept in dict.fromkeys(rows.values()):
         those = {name: scores for name, scores in table.by_setting.items() if rows[name] >= kept}
@@ -422,8 +422,8 @@ def _largest_of_parts(
 
     largest = max(parts, key=lambda part: (part.value, -part.n))
     unknown = next((part for part in parts if not part.finite), largest)  # a part of the samples may lack some
-    low, high = at(own.confidence) if unknown is largest and not math.isnan(own.confidence) else (math.nan, math.nan)
-    return dataclasses.replace(unknown, low=low, high=high, confidence=own.confidence, at=at)
+    low, high = at(whole.confidence) if unknown is largest and not math.isnan(whole.confidence) else (math.nan, math.nan)
+    return dataclasses.replace(unknown, low=low, high=high, confidence=whole.confidence, at=at)
 
 
 def summary(
@@ -477,7 +477,7 @@ def _on_common(
     if metrics.Needs.BASELINE_BY_SETTING not in metric.needs or baseline is None:
         return table, samples, []
     kept = baseline.kept(dataset, sources.answers)
-    both = [sample for sample, own in zip(samples, kept, strict=True) if own]
+    both = [sample for sample, is_kept in zip(samples, kept, strict=True) if is_kept]
     return rows_of(table, kept), both, [*baseline.left_out(dataset, sources.answers)]
 
 
@@ -509,12 +509,12 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
     scores = observatory.means(by_member)
     test = PlannedTest(planned, DatasetFacts(sources.task(planned.dataset)))
     groups = groups_of(answers.samples(planned.dataset))
-    own = estimate_all(test, FamilyScores(family.parameters, scores, groups))[planned.metric]
+    estimate = estimate_all(test, FamilyScores(family.parameters, scores, groups))[planned.metric]
     notes = (*sources.said_of_changed(planned), observatory.members_note(planned, family, scores))
     return Measurement(
         planned,
-        [(summary_key(planned), own)],
-        dataclasses.replace(_draft(planned, every), n=own.n, notes=notes),
+        [(summary_key(planned), estimate)],
+        dataclasses.replace(_draft(planned, every), n=estimate.n, notes=notes),
         every,
     )
 

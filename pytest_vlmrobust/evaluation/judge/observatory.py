@@ -92,7 +92,7 @@ def groupings(samples: Sequence[Sample]) -> dict[str, list[str]]:
     """
     further = sorted({key for sample in samples for key in sample.keys if key.startswith(GROUPING)})
     by_name = {key.removeprefix(GROUPING): [sample.keys.get(key, "") for sample in samples] for key in ("group", *further)}
-    return {name: own for name, own in by_name.items() if len({*own} - {""}) > 1} if further else {}
+    return {name: labels for name, labels in by_name.items() if len({*labels} - {""}) > 1} if further else {}
 
 
 def grouping_measures(
@@ -146,18 +146,18 @@ def parts(
         return {name: _by_group(per_sample(table.by_setting), labels) for name, labels in people.items()}
     if metric == "split_position_gap":
         scores, positions = per_sample(table.by_setting), table.positions or ()
-        rows = {
-            group if name == "group" else f"{name} {group}": [row for row, own in enumerate(labels) if own == group]
+        rows_of = {
+            group if name == "group" else f"{name} {group}": [row for row, label in enumerate(labels) if label == group]
             for name, labels in people.items()
             for group in sorted({*labels} - {""})
         }
         return {
             group: {
-                "samples": len(own),
-                "accuracy": float(scores[own].mean()),
-                "position_gap": metrics.position_gap(scores[own], [positions[row] for row in own]),
+                "samples": len(rows),
+                "accuracy": float(scores[rows].mean()),
+                "position_gap": metrics.position_gap(scores[rows], [positions[row] for row in rows]),
             }
-            for group, own in rows.items()
+            for group, rows in rows_of.items()
         }
     whole = [result for result in results if result.views == 1]
     return _by_attribute(samples, whole, people) if metric == "identity_accuracy" and whole else {}
@@ -175,14 +175,14 @@ def _by_attribute(
     samples: Sequence[Sample], results: Sequence[CellResult], people: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """Returns how well each attribute was located over all answers of a split, and the gaps between groups of people."""
-    found = [
+    by_result = [
         [box_scores(sample, prediction).overlaps if sample.localisation else {} for sample, prediction in pairs]
         for pairs in (zip(result.samples, result.predictions, strict=True) for result in results)
     ]
     by_name: dict[str, dict[str, float]] = {}
-    for attribute in dict.fromkeys(name for overlaps in found for own in overlaps for name in own):
-        rows = [row for row in range(len(samples)) if attribute in found[0][row]]
-        overlaps = np.array([[own[row][attribute] for row in rows] for own in found])
+    for attribute in dict.fromkeys(name for by_sample in by_result for overlap in by_sample for name in overlap):
+        rows = [row for row in range(len(samples)) if attribute in by_result[0][row]]
+        overlaps = np.array([[by_sample[row][attribute] for row in rows] for by_sample in by_result])
         gaps = {name: _by_group(overlaps.mean(axis=0), [labels[row] for row in rows]) for name, labels in people.items()}
         by_name[attribute] = {
             "samples": len(rows),
@@ -340,10 +340,10 @@ def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
 
 def means(scores: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:
     """Returns for each model the mean score of each sample over its settings, shape (N,); NaN if a score is missing."""
-    return [np.mean(np.array(own), axis=0) for own in scores]
+    return [np.mean(np.array(by_setting), axis=0) for by_setting in scores]
 
 
 def members_note(about: FamilyMetric, family: Family, scores: Sequence[NDArray[np.float64]]) -> str:
     """Returns the mean score of each member of a family, by size."""
-    each = ", ".join(f"{name} {own.mean():.3f}" for name, own in zip(family.members, scores, strict=True))
-    return f"{about.dataset}, {about.split}: {each}"
+    listed = ", ".join(f"{name} {values.mean():.3f}" for name, values in zip(family.members, scores, strict=True))
+    return f"{about.dataset}, {about.split}: {listed}"

@@ -92,8 +92,8 @@ class PlannedTests:
         """Returns the quantities of each model's planned tests; they share the risk of the rules."""
         tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.selection.plan)
-        asked = {name: DatasetFacts.of(answers, name, tasks.get(name, "")) for name in names}
-        return self._judged_by_model(asked.__getitem__)
+        facts = {name: DatasetFacts.of(answers, name, tasks.get(name, "")) for name in names}
+        return self._judged_by_model(facts.__getitem__)
 
     def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int, today: date) -> None:
         """Refuses rules and waivers that are about nothing, and a baseline that tests cannot be compared with."""
@@ -116,10 +116,10 @@ class PlannedTests:
         """Returns the selected tests, with each setting of a summary metric by its own name."""
         return tuple(replace(test, names=tuple(map(str, self.settings_of(test)))) for test in self.selection.tests)
 
-    def _judged_by_model(self, asked: Callable[[str], DatasetFacts]) -> dict[str, list[MetricKey]]:
+    def _judged_by_model(self, facts_of: Callable[[str], DatasetFacts]) -> dict[str, list[MetricKey]]:
         by_model: dict[str, list[MetricKey]] = {}
         for planned in self.selection.plan:
             attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
-            keys = metric_keys(planned, asked(planned.dataset), baseline=self.compares, attempts=attempts)
+            keys = metric_keys(planned, facts_of(planned.dataset), baseline=self.compares, attempts=attempts)
             by_model.setdefault(planned.model, []).extend(keys)
         return by_model

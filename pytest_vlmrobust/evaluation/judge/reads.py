@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import eq
 from typing import Any, TypeAlias
 
@@ -117,18 +118,18 @@ def control_of(setting: Setting) -> Setting | None:
 def _of_sweep(
     sweep: SweepMetric, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: TaskData, reference: str | None
 ) -> dict[Needs, tuple[Cell, ...]]:
-    needs, own = set(metrics.get(sweep.metric).needs), ([sweep.model], sweep.dataset)
-    asked = [] if reads_baselines_only(sweep) else [each for each in settings if each not in BASELINES or sweep.split]
-    with_clean = list(dict.fromkeys((CLEAN, *asked)))
+    needs, of_model = set(metrics.get(sweep.metric).needs), partial(_cells, [sweep.model], sweep.dataset)
+    perturbed = [] if reads_baselines_only(sweep) else [s for s in settings if s not in BASELINES or sweep.split]
+    with_clean = list(dict.fromkeys((CLEAN, *perturbed)))
     by_need = {
-        Needs.CLEAN: _cells(*own, [CLEAN]),
-        Needs.NO_IMAGE: _cells(*own, [NO_IMAGE]),
-        Needs.PERTURBED_BY_SETTING: _cells(*own, asked),
+        Needs.CLEAN: of_model([CLEAN]),
+        Needs.NO_IMAGE: of_model([NO_IMAGE]),
+        Needs.PERTURBED_BY_SETTING: of_model(perturbed),
     }
     if Needs.BASELINE_BY_SETTING in needs:
-        by_need[Needs.BASELINE_BY_SETTING] = _cells(*own, asked)
+        by_need[Needs.BASELINE_BY_SETTING] = of_model(perturbed)
     if Needs.REFERENCE_BY_SETTING in needs and reference is not None:
-        settings_of_reference = with_clean if Needs.REFERENCE_CLEAN in needs else asked
+        settings_of_reference = with_clean if Needs.REFERENCE_CLEAN in needs else perturbed
         by_need[Needs.REFERENCE_BY_SETTING] = _cells([reference], sweep.dataset, settings_of_reference)
     if Needs.UNHINTED_BY_SETTING in needs:
         by_need[Needs.UNHINTED_BY_SETTING] = _cells([sweep.model], unhinted(sweep.dataset, data.tasks), with_clean)
@@ -203,9 +204,9 @@ def sweep_table(reads: Reads, answers: Answers, *, is_task: bool, everything: Se
     sweep, samples = reads.planned, answers.samples(reads.planned.dataset)
     needs = set() if not isinstance(sweep, SweepMetric) else set(metrics.get(sweep.metric).needs)
     results = {need: {str(cell.setting): answers.result(cell) for cell in cells} for need, cells in reads.by_need.items()}
-    values = {need: {name: result.values for name, result in own.items()} for need, own in results.items()}
+    values = {need: {name: result.values for name, result in by_setting.items()} for need, by_setting in results.items()}
     blind = values[Needs.NO_IMAGE][str(NO_IMAGE)]
-    own = Needs.PERTURBED_BY_SETTING
+    perturbed = Needs.PERTURBED_BY_SETTING
     more: dict[str, Any] = labels(samples) if is_task else {}
     if Needs.CATEGORIES in needs:
         large = large_categories(everything)
@@ -213,32 +214,32 @@ def sweep_table(reads: Reads, answers: Answers, *, is_task: bool, everything: Se
     if Needs.CHANCE_LEVELS in needs:
         more |= chance_levels(samples)
     if needs & OF_ANSWERS:
-        more |= _of_answers(results[Needs.CLEAN][str(CLEAN)], results[own])
+        more |= _of_answers(results[Needs.CLEAN][str(CLEAN)], results[perturbed])
     return score_table(
         samples,
         values[Needs.CLEAN][str(CLEAN)],
         no_image=blind,
-        by_setting=values[own],
-        reference_by_setting=values.get(Needs.REFERENCE_BY_SETTING, dict.fromkeys([str(CLEAN), *values[own]], blind)),
+        by_setting=values[perturbed],
+        reference_by_setting=values.get(Needs.REFERENCE_BY_SETTING, dict.fromkeys([str(CLEAN), *values[perturbed]], blind)),
         unhinted_by_setting=values.get(Needs.UNHINTED_BY_SETTING),
         base_by_setting=values.get(Needs.BASE_BY_SETTING),
-        patches_by_setting={name: result.by_view for name, result in results[own].items() if result.views > 1},
+        patches_by_setting={name: result.by_view for name, result in results[perturbed].items() if result.views > 1},
         **more,
     )
 
 
 def _of_answers(clean: CellResult, others: Mapping[str, CellResult]) -> dict[str, Any]:
     """Returns the option and the letter of each answer as table fields; NaN for a failed inference."""
-    asked = {name: result for name, result in others.items() if result.views == 1}
-    known = {name: result.values * 0.0 + clean.values * 0.0 for name, result in asked.items()}
-    both_read = {name: _are_read(clean) & _are_read(result) for name, result in asked.items()}
+    single = {name: result for name, result in others.items() if result.views == 1}
+    known = {name: result.values * 0.0 + clean.values * 0.0 for name, result in single.items()}
+    both_read = {name: _are_read(clean) & _are_read(result) for name, result in single.items()}
     same = {
-        name: np.where(both_read[name], [*map(eq, clean.read, result.read)], 0.0) + known[name] for name, result in asked.items()
+        name: np.where(both_read[name], [*map(eq, clean.read, result.read)], 0.0) + known[name] for name, result in single.items()
     }
     letters = sorted({letter for sample in clean.samples for letter in sample.options})
     chosen, right = ({letter: np.zeros(len(clean.samples)) for letter in letters} for _ in range(2))
     orders = np.zeros(len(clean.samples))
-    for result in (clean, *asked.values()):
+    for result in (clean, *single.values()):
         for place, (sample, score) in enumerate(zip(result.samples, result.scores, strict=True)):
             if result is not clean and not sample.original_letters:  # a question without this order
                 continue

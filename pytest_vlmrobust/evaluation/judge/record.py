@@ -89,8 +89,8 @@ def _of_stratum(results: Iterable[CellResult], stratum: str) -> list[CellResult]
     for result in results:
         places = range(len(result.samples)) if result.places is None else result.places
         named = [(*sample.strata, sub_task_of(sample)) for sample in result.samples]
-        own = [place for place, names in zip(places, named, strict=True) if stratum in names]
-        parts += [result.part(own)] if own else []
+        kept = [place for place, names in zip(places, named, strict=True) if stratum in names]
+        parts += [result.part(kept)] if kept else []
     return parts
 
 

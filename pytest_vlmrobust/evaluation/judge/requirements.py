@@ -329,21 +329,21 @@ class Requirements:
     @property
     def shortfalls(self) -> list[str]:
         """A sentence for each requirement of the policies that the run does not meet; with any, it is not GO."""
-        found = []
+        sentences = []
         for name, policy in self.policies.items():
-            found += [lack.shortfall for lack in self._coverage[name] if not lack.allowed]
-            found += [f"{use}, and GO requires that every waiver can apply" for use in self._unmatched_waivers(name)[0]]
-            found += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
-        found += [
+            sentences += [lack.shortfall for lack in self._coverage[name] if not lack.allowed]
+            sentences += [f"{use}, and GO requires that every waiver can apply" for use in self._unmatched_waivers(name)[0]]
+            sentences += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
+        sentences += [
             f"{ref.name} is on a server, where nobody can see which weights answer, and GO requires a declared revision: name "
             f"these weights and this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
             for ref in self.models.values()
             if ref.backend == _SERVED and not ref.revision
         ]
-        found += [unmet.shortfall for unmet, _ in self._unmet if not unmet.allowed]
-        found += self._idle_summaries
-        found += [lack.shortfall for lack in self._not_shown_to_look if not lack.allowed]
-        return list(dict.fromkeys(found))
+        sentences += [unmet.shortfall for unmet, _ in self._unmet if not unmet.allowed]
+        sentences += self._idle_summaries
+        sentences += [lack.shortfall for lack in self._not_shown_to_look if not lack.allowed]
+        return list(dict.fromkeys(sentences))
 
     @property
     def allowances(self) -> list[Allowance]:
@@ -363,22 +363,22 @@ class Requirements:
     @property
     def warnings(self) -> list[str]:
         """Warnings about the policies and the models, which do not affect the decision."""
-        found = [*_stopped_early(self.records), *_few_letters(self.records)]
+        sentences = [*_stopped_early(self.records), *_few_letters(self.records)]
         datasets = {record.dataset for record in self.records}
         if unknown := ", ".join(name for name in self.without_pictures if name in datasets):
-            found.append(
+            sentences.append(
                 f"the baseline does not say which images of {unknown} it showed (only a clean cell records them): whether they "
                 "are the same was not compared. Run the earlier model again with clean tests to record them"
             )
-        found += [
+        sentences += [
             f"the baseline has no model of this name: {name} is compared with {earlier}, the only model there"
             for name, earlier in self.compared.items()
             if name != earlier
         ]
-        found += filter(None, [self.behind])
-        found += loophole_warnings(self.policies.values(), self.today)
-        found += [note for record in self.records for note in record.notes if ON_COMMON in note]
-        found += [
+        sentences += filter(None, [self.behind])
+        sentences += loophole_warnings(self.policies.values(), self.today)
+        sentences += [note for record in self.records for note in record.notes if ON_COMMON in note]
+        sentences += [
             f"{ref.name} runs Python code that comes with its checkpoint (remote_code: true in the models file): that code could "
             "do whatever this process may, change what is measured included"
             for ref in self.models.values()
@@ -389,18 +389,18 @@ class Requirements:
         for name, policy in self.policies.items():
             use, relative = self._uses[name], self._relative_rules(policy)
             if policy.judges_values and policy.coverage.tests is Extent.PARTIAL:
-                found.append(
+                sentences.append(
                     f"the policy of {name} is a smoke test: it judges values, not intervals, and allows GO even when only some "
                     "tests ran. For a release, use another one, such as default"
                 )
-            found += [str(waiver) for waiver in use.waivers if waiver.state in worth_saying]
+            sentences += [str(waiver) for waiver in use.waivers if waiver.state in worth_saying]
             if others := self._unmatched_waivers(name)[1]:
                 every = quantity(len(policy.waivers), "waiver")
                 count = quantity(len(others), f"of {every} covers", f"of {every} cover")
                 ids = ", ".join(other.waiver.id for other in others)
                 advice = "Remove those that are not meant for models, data or suites that this run leaves out"
-                found.append(f"{count} no test of {name} in this run: {ids}. {advice}")
-            found += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
+                sentences.append(f"{count} no test of {name} in this run: {ids}. {advice}")
+            sentences += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
             if not self._is_over:
                 continue
             idle = [rule for rule, tests in use.met.items() if not tests and rule not in relative and rule.source not in unmet]
@@ -409,13 +409,13 @@ class Requirements:
                 measured = {measure.metric for measure, _ in use.measured}
                 lacking = ", ".join(dict.fromkeys(rule.metric for rule in idle if rule.metric not in measured))
                 why = f". Not measured: {lacking}. A suite measures what its vlm_metrics mark names" if lacking else ""
-                found.append(f"{len(idle)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {ids}{why}")
-            found += [
+                sentences.append(f"{len(idle)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {ids}{why}")
+            sentences += [
                 f"{dataset} has no blocking rule: results of {name} there cannot cause a NO-GO. Add a rule, or leave it out "
                 "of --vlm-dataset"
                 for dataset in use.ungated_data
             ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(sentences))
 
     # Parts of these.
 
@@ -509,11 +509,11 @@ class Requirements:
         for name, policy in self.policies.items():
             coverage = policy.coverage
             allowed = coverage.blind_models is BlindModels.ALLOW
-            own = [record for record in self.records if record.model == name and not record.task]  # tasks have their own checks
-            broken = any(record.deciding is Outcome.FAIL for record in own)  # this model is NO-GO; others may be GO
-            for dataset in dict.fromkeys(record.dataset for record in own):
-                about = [record for record in own if record.dataset == dataset]
-                why, advice = self._why_blind(about, policy, broken=broken)
+            records = [record for record in self.records if record.model == name and not record.task]  # tasks have other checks
+            broken = any(record.deciding is Outcome.FAIL for record in records)  # this model is NO-GO; others may be GO
+            for dataset in dict.fromkeys(record.dataset for record in records):
+                of_dataset = [record for record in records if record.dataset == dataset]
+                why, advice = self._why_blind(of_dataset, policy, broken=broken)
                 fact = f"{name} is not shown to look at the images of {dataset}: {why}"
                 facts = (fact, "GO requires that images matter", advice)
                 if why:
@@ -596,9 +596,9 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
     partial = [record for record in records if record.n_samples > record.n_requested]
     if not partial:
         return []
-    asked, every = sum(record.n_requested for record in partial), sum(record.n_samples for record in partial)
+    n_asked, every = sum(record.n_requested for record in partial), sum(record.n_samples for record in partial)
     sentence = (
-        f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
+        f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {n_asked:,} of {every:,} answers. Their "
         "verdicts hold at the declared risk; their values come from fewer questions, have no interval and are not a baseline"
     )
     return [sentence]

@@ -67,8 +67,8 @@ def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "
     from pytest_vlmrobust.shipped import shipped
 
     file = path(name)
-    own = path(f"thresholds/{name}.yaml")  # a copy by `vlmrobust init`, which the user may have tightened
-    for candidate in (file, own):
+    copy = path(f"thresholds/{name}.yaml")  # a copy by `vlmrobust init`, which the user may have tightened
+    for candidate in (file, copy):
         if candidate.is_file():
             return candidate
     offered = {entry.stem: entry for entry in sorted(shipped("thresholds").glob("*.yaml"))}
@@ -227,9 +227,9 @@ def refuse_empty_slices(
         for scope, effect in _scopes(policy):
             kind = kind_of_stratum(scope.category[0]) if scope.category else ""
             about = sorted({test.dataset for test in tests if replace(scope, category=()).matches(test)}) if kind else []
-            if not about or (found := strata(about)) is None:
+            if not about or (present := strata(about)) is None:
                 continue
-            names = sorted(found)
+            names = sorted(present)
             values = [name.removeprefix(f"{kind}=") for name in names if kind_of_stratum(name) == kind]
             for glob in scope.category:
                 if any(Scope(category=(glob,)).admits("category", name) for name in names):
@@ -295,17 +295,17 @@ def whole_suite(name: str) -> frozenset[MetricKey]:
     """Returns the quantities of one suite, for questions and tasks: of a shipped one, or of one in ``suites/`` here."""
     if name in suite_names():
         return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
-    own = Path("suites", f"test_{name}.py")
-    if not own.is_file():
+    file = Path("suites", f"test_{name}.py")
+    if not file.is_file():
         raise UsageError(
-            f"power does not know the suite {name!r} of the coverage: run in the folder with {own}, or try a copy of the policy "
+            f"power does not know the suite {name!r} of the coverage: run in the folder with {file}, or try a copy of the policy "
             f"whose coverage names some of {', '.join(suite_names())}"
         )
     try:
-        return frozenset(_tests_of(own))
+        return frozenset(_tests_of(file))
     except (ValueError, KeyError, SyntaxError, TypeError, OSError, VlmRobustError) as error:
         raise UsageError(
-            f"power cannot tell without running {own} what it tests: {type(error).__name__}: {error}. "
+            f"power cannot tell without running {file} what it tests: {type(error).__name__}: {error}. "
             f"Write the arguments of its marks as texts, or as *NAME of a list of texts in the file"
         ) from None
 
@@ -374,10 +374,10 @@ def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]])
 
 def idle_cap(waiver: Waiver, rules: Iterable[Rule]) -> str:
     """Returns a sentence if a waiver's cap is looser than none of its bounds, and what to do; else an empty text."""
-    own = [rule for rule in rules if could_need(rule, waiver)]
-    if not own or any(waiver.goes_beyond(rule.bound) for rule in own):
+    coverable = [rule for rule in rules if could_need(rule, waiver)]
+    if not coverable or any(waiver.goes_beyond(rule.bound) for rule in coverable):
         return ""
-    nearest = min(own, key=lambda rule: abs(rule.bound.nearest_end(waiver.cap) - waiver.cap))
+    nearest = min(coverable, key=lambda rule: abs(rule.bound.nearest_end(waiver.cap) - waiver.cap))
     sides = {"below": nearest.bound.low, "above": nearest.bound.high}
     bound = nearest.bound
     beyond = " or ".join(f"{side} {bound.written(end)}" for side, end in sides.items() if math.isfinite(end))

@@ -178,7 +178,7 @@ class Stopping:
     def _request(self, cell: Cell, places: Sequence[int]) -> CellRequest:
         """Returns how the samples at these places are asked, by their places in the dataset."""
         answers = self.sources.answers
-        return CellRequest(cell, answers.asked(cell, places) if isinstance(answers, AnswersOfChanged) else places)
+        return CellRequest(cell, answers.changed_places(cell, places) if isinstance(answers, AnswersOfChanged) else places)
 
     @cached_property
     def measurement(self) -> Measurement:
@@ -279,8 +279,8 @@ class Stopping:
                 continue
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
             members = np.array([not test.category or test.category in sample.strata for sample in samples])
-            own = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(answers, cell)))
-            limits = partial(limits_within, members, own)
+            part_limits = partial(CELL_LIMITS[test.metric], *(scores[members] for scores in references(answers, cell)))
+            limits = partial(limits_within, members, part_limits)
             with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
                 audit = RuleAudit(rule, bounds, limits, self.order, risks(self.policy, rule, test))
                 audits[without_strata(test), rule.id] = audit
@@ -311,8 +311,8 @@ class Stopping:
             return table
         samples = self.sources.answers.samples(dataset)
         part = rows_of(table, [category in sample.strata for sample in samples])
-        own = [sample for sample in samples if category in sample.strata]
-        return part if table.chance_levels is None else dataclasses.replace(part, **chance_levels(own))
+        members = [sample for sample in samples if category in sample.strata]
+        return part if table.chance_levels is None else dataclasses.replace(part, **chance_levels(members))
 
     # A summary metric.
 
@@ -367,7 +367,7 @@ class Stopping:
         self.size = len(order) * len(cells)
         weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
         limits = partial(SHARES.get(sweep.metric, CELL_LIMITS["accuracy_drop"]), clean, blind)
-        asked = [0] * len(cells)
+        n_by_cell = [0] * len(cells)
         for rule in rules:
             audit = self._sweep_audit(rule, sweep, limits, order, weights)
             while closest := audit.closest(CELLS_PER_ROUND):
@@ -375,20 +375,20 @@ class Stopping:
                 upcoming = {index: audit.upcoming(counts[index] + step_after(counts[index]), index) for index in closest}
                 scores = yield [CellRequest(cells[index], places) for index, places in upcoming.items()]
                 audit.advance(dict(zip(upcoming, map(_complete, scores), strict=True)))
-            asked = list(map(max, asked, audit.n_asked))
-            self.n_asked = sum(asked)
+            n_by_cell = list(map(max, n_by_cell, audit.n_asked))
+            self.n_asked = sum(n_by_cell)
             self._conclude(summary_key(sweep), rule, audit.within)
-        results = [result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
+        results = [result(cell, order[:count]) for cell, count in zip(cells, n_by_cell, strict=True) if count]
         formula = metrics.get(sweep.metric).function
         values = [
             float(formula(clean[list(order[: len(each.samples)])], {str(each.cell.setting): each.values})) for each in results
         ]
         if sweep.metric in SHARES:
             note = f"a share of the {counted(len(values), 'setting')} asked about"
-            return self._ends(sweep, Estimate(sum(values) / len(values), max(asked)), results, note)
+            return self._ends(sweep, Estimate(sum(values) / len(values), max(n_by_cell)), results, note)
         worst = max(range(len(values)), key=values.__getitem__)
         note = f"{LARGEST_DROP}{values[worst]:.3f} at {results[worst].cell.setting}"
-        return self._ends(sweep, Estimate(values[worst], max(asked)), results, note)
+        return self._ends(sweep, Estimate(values[worst], max(n_by_cell)), results, note)
 
     def _pair_steps(self, sweep: SweepMetric, rules: Sequence[Rule], cells: Sequence[Cell]) -> Steps:
         """Judges a mean over all settings and samples from pairs of both, drawn in a fixed random order."""
@@ -404,14 +404,14 @@ class Stopping:
             audit = self._sweep_audit(rule, sweep, partial(MEANS[sweep.metric], clean, blind), order, [1.0])
             while pairs := audit.upcoming(audit.n_asked[0] + max(PAIRS, audit.n_asked[0] // GROWTH)):
                 by_cell = _by_cell(pairs, size)
-                scores = yield [CellRequest(cells[number], [pair % size for pair in own]) for number, own in by_cell.items()]
-                for (number, own), of_cell in zip(by_cell.items(), scores, strict=True):
-                    values |= zip(own, _complete(of_cell).tolist(), strict=True)
-                    places.setdefault(cells[number], []).extend(pair % size for pair in own)
+                scores = yield [CellRequest(cells[number], [pair % size for pair in drawn]) for number, drawn in by_cell.items()]
+                for (number, drawn), of_cell in zip(by_cell.items(), scores, strict=True):
+                    values |= zip(drawn, _complete(of_cell).tolist(), strict=True)
+                    places.setdefault(cells[number], []).extend(pair % size for pair in drawn)
                 audit.advance({0: np.array([values[pair] for pair in pairs])})
             self.n_asked = n_asked = max(n_asked, audit.n_asked[0])
             self._conclude(summary_key(sweep), rule, audit.within)
-        results = [self.sources.answers.result(cell, sorted(set(own))) for cell, own in places.items()]
+        results = [self.sources.answers.result(cell, sorted(set(chosen))) for cell, chosen in places.items()]
         estimate = Estimate(_mean(sweep.metric, clean[list(values)], np.array(list(values.values()))), len(values))
         return self._ends(sweep, estimate, results, "")
 
@@ -531,8 +531,8 @@ class Stopping:
         for name, kept in members.items():
             if not any(rule.where.admits("category", name) for rule in self._rules_of_strata):
                 continue
-            own = dataclasses.replace(facts, samples=[sample for sample, is_in in zip(samples, kept, strict=True) if is_in])
-            tests = metric_keys(about, own, attempts=attempts)
+            part = dataclasses.replace(facts, samples=[sample for sample, is_in in zip(samples, kept, strict=True) if is_in])
+            tests = metric_keys(about, part, attempts=attempts)
             planned |= {dataclasses.replace(test, category=name) for test in tests if quantity(test.metric).by_category}
         ruled = {test for test in planned for rule in self._rules_of_strata if rule.applies(test)}
         return {(test.metric, test.category) for test in ruled if test.metric != unparsed_increase.name}  # see _ruled

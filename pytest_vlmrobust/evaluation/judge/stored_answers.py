@@ -82,8 +82,8 @@ class StoredAnswers:
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
         """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
         if (dataset, setting) not in self._changed:
-            found = tuple(sorted(self.evidence.changed_questions(dataset, setting)))
-            self._changed[dataset, setting] = found if found or _changes_questions(setting) else None
+            places = tuple(sorted(self.evidence.changed_questions(dataset, setting)))
+            self._changed[dataset, setting] = places if places or _changes_questions(setting) else None
         return self._changed[dataset, setting]
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:

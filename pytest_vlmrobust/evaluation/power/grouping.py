@@ -93,9 +93,9 @@ class CorrelatedDraws:
 
     def standard_normal(self, size: int | tuple[int, ...]) -> Array:
         """Returns standard normal numbers."""
-        own = self._rng.standard_normal(size)
-        shared = self._rng.standard_normal((int(self._groups.max()) + 1, *own.shape[1:]))[self._groups]
-        result: Array = math.sqrt(self._correlation) * shared + math.sqrt(1.0 - self._correlation) * own
+        independent = self._rng.standard_normal(size)
+        shared = self._rng.standard_normal((int(self._groups.max()) + 1, *independent.shape[1:]))[self._groups]
+        result: Array = math.sqrt(self._correlation) * shared + math.sqrt(1.0 - self._correlation) * independent
         return result
 
     def random(self, size: int | tuple[int, ...]) -> Array:

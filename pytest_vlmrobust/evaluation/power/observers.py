@@ -248,9 +248,9 @@ class _Material:
 
     def rows(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Returns the rows of the samples of ``n`` identities, and the identity of each row; identities repeat cyclically."""
-        own = [self.members[place % len(self.members)] for place in range(n)]
-        rows = np.array([row for identity in own for row in identity], np.intp)
-        return rows, np.repeat(np.arange(n), [len(identity) for identity in own])
+        identities = [self.members[place % len(self.members)] for place in range(n)]
+        rows = np.array([row for identity in identities for row in identity], np.intp)
+        return rows, np.repeat(np.arange(n), [len(identity) for identity in identities])
 
 
 @cache

@@ -218,8 +218,8 @@ class Profile:
         }
         if suite in sets or suite in QUESTIONS:
             return sets.get(suite) or names_of(*QUESTIONS[suite])
-        own = own_settings(suite) - {CLEAN_NAME, NO_IMAGE_NAME}
-        return tuple(name for name in self.drops if name in own) if own <= self.drops.keys() else ()
+        listed = own_settings(suite) - {CLEAN_NAME, NO_IMAGE_NAME}
+        return tuple(name for name in self.drops if name in listed) if listed <= self.drops.keys() else ()
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table; all suites share the clean and blind scores."""
@@ -398,8 +398,8 @@ def flip(right: NDArray[np.bool_], difficulty: Array, shares: Iterable[Array], r
     from scipy.special import ndtri
 
     lose, win = (ndtri(share) for share in shares)
-    own = rng.standard_normal((len(right), len(lose)))
-    latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * own
+    independent = rng.standard_normal((len(right), len(lose)))
+    latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * independent
     flipped: NDArray[np.bool_] = right[:, None] ^ (latent < np.where(right[:, None], lose, win))
     return flipped
 

@@ -84,15 +84,15 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
 
     Clean and blind accuracy are the means of the published models of the benchmark that ``dataset`` names, or MMBench's.
     """
-    own = published_profiles(benchmark_of(dataset)).values()
+    profiles = published_profiles(benchmark_of(dataset)).values()
     drops = dict.fromkeys(perturbations.names("robustbench"), 0.0)
     return Profile(
         name="nothing-lost",
         dataset=dataset,
         samples=0,
-        clean=sum(profile.clean for profile in own) / len(own),
-        blind=sum(profile.blind for profile in own) / len(own),
-        guess=next(iter(own)).guess,
+        clean=sum(profile.clean for profile in profiles) / len(profiles),
+        blind=sum(profile.blind for profile in profiles) / len(profiles),
+        guess=next(iter(profiles)).guess,
         drops=drops,
         helpful=dict.fromkeys(drops, CHURN),
         churn=churn,
@@ -106,22 +106,22 @@ def hidden_loss(dataset: str = "MMBench", share: float = HIDDEN) -> Profile:
 
 def typical(dataset: str = "MMBench") -> Profile:
     """Returns the mean of the published models of the benchmark that ``dataset`` names, or MMBench's."""
-    own = list(published_profiles(benchmark_of(dataset)).values())
+    profiles = list(published_profiles(benchmark_of(dataset)).values())
     names = perturbations.names("robustbench")
 
     def mean(values: Iterable[float]) -> float:
-        return sum(values) / len(own)
+        return sum(values) / len(profiles)
 
     return Profile(
         name="typical",
         dataset=dataset,
-        samples=own[0].samples,
-        clean=mean(profile.clean for profile in own),
-        blind=mean(profile.blind for profile in own),
-        guess=own[0].guess,
-        drops={name: mean(profile.drops[name] for profile in own) for name in names},
-        helpful={name: mean(profile.helpful[name] for profile in own) for name in names},
-        curve=mean(profile.curve for profile in own),
+        samples=profiles[0].samples,
+        clean=mean(profile.clean for profile in profiles),
+        blind=mean(profile.blind for profile in profiles),
+        guess=profiles[0].guess,
+        drops={name: mean(profile.drops[name] for profile in profiles) for name in names},
+        helpful={name: mean(profile.helpful[name] for profile in profiles) for name in names},
+        curve=mean(profile.curve for profile in profiles),
         views=TYPICAL,
     )
 
@@ -169,18 +169,18 @@ def _load_published() -> dict[str, Any]:
 
 @cache
 def _profile(benchmark: str, model: str) -> Profile:
-    about, own = _load_published()[benchmark], _load_published()[benchmark]["models"][model]
-    clean, gain = own["table_3"]["clean"] / 100.0, own["table_3"]["visual_gain"] / 100.0
-    measured = _published_drops(about, own)
-    helpful = _helpful(about, own)
-    true = _without_noise(measured, helpful, about["samples"], seed=sorted(about["models"]).index(model))
+    benchmark_tables, tables = _load_published()[benchmark], _load_published()[benchmark]["models"][model]
+    clean, gain = tables["table_3"]["clean"] / 100.0, tables["table_3"]["visual_gain"] / 100.0
+    measured = _published_drops(benchmark_tables, tables)
+    helpful = _helpful(benchmark_tables, tables)
+    true = _without_noise(measured, helpful, benchmark_tables["samples"], seed=sorted(benchmark_tables["models"]).index(model))
     return Profile(
         name=f"{benchmark}/{model}",
         dataset=benchmark,
-        samples=about["samples"],
+        samples=benchmark_tables["samples"],
         clean=clean,
         blind=clean - gain,
-        guess=about["guess"] / 100.0,
+        guess=benchmark_tables["guess"] / 100.0,
         drops=true,
         helpful={name: max(share, CHURN / 10.0 - true[name]) for name, share in helpful.items()},
         curve=gain / 3.0,
@@ -193,22 +193,22 @@ def _level(setting: str) -> str:
     return setting.partition(":")[2] or "binary"
 
 
-def _helpful(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+def _helpful(benchmark: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, float]:
     """Returns the share of answers that turn right under each setting."""
     names = perturbations.names("robustbench")
-    levels = {level: flips["helpful"] for level, flips in about["table_22"].items()}
+    levels = {level: flips["helpful"] for level, flips in benchmark["table_22"].items()}
     mean = sum(levels[_level(name)] for name in names) / len(names)
-    share = own["table_23"]["harmful"] / own["table_23"]["ratio"] / 100.0
+    share = tables["table_23"]["harmful"] / tables["table_23"]["ratio"] / 100.0
     return {name: share * levels[_level(name)] / mean for name in names}
 
 
-def _published_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+def _published_drops(benchmark: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, float]:
     """Returns a drop for each setting, as a fraction, consistent with the published numbers."""
-    listed = _listed_drops(about, own)
-    slots = _tiers(about, own, listed)
-    target = own["table_3"]["mrce"] * own["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
+    listed = _listed_drops(benchmark, tables)
+    slots = _tiers(benchmark, tables, listed)
+    target = tables["table_3"]["mrce"] * tables["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
     filled = _spread(slots, target - sum(listed.values()))
-    order = _commonness(about)
+    order = _commonness(benchmark)
     for level in LEVELS:
         free = sorted((name for name in order if _level(name) == level and name not in listed), key=order.__getitem__)
         values = sorted(filled[level], reverse=True)
@@ -221,10 +221,10 @@ def _published_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[s
     return {name: listed[name] / 100.0 for name in perturbations.names("robustbench")}
 
 
-def _listed_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
-    table = own.get("table_13") or own["table_14"]
+def _listed_drops(benchmark: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, float]:
+    table = tables.get("table_13") or tables["table_14"]
     named = {f"{name}:{level}": float(drop) for level, drops in table.items() for name, drop in drops.items()}
-    return named | {name: float(drop) for name, drop in about["table_4"].items()}
+    return named | {name: float(drop) for name, drop in benchmark["table_4"].items()}
 
 
 def _tier(drop: float) -> str:
@@ -233,12 +233,14 @@ def _tier(drop: float) -> str:
     return "mild" if drop < 3.0 else "moderate" if drop <= 10.0 else "catastrophic"
 
 
-def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
+def _tiers(
+    benchmark: Mapping[str, Any], tables: Mapping[str, Any], listed: Mapping[str, float]
+) -> dict[str, list[tuple[float, float]]]:
     """Returns, for each level, the interval of every unnamed drop in percentage points, largest first."""
     count = len(perturbations.names("robustbench"))
     left = {
         tier: round(share * count / 100.0) - sum(_tier(drop) == tier for drop in listed.values())
-        for tier, share in own["table_19"].items()
+        for tier, share in tables["table_19"].items()
     }
     by_level = {level: [drop for name, drop in listed.items() if _level(name) == level] for level in LEVELS}
     rest = {
@@ -247,10 +249,10 @@ def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str
     }
     most = {level: min(drops) for level, drops in by_level.items()}
     lows = rest["low"] + len(by_level["low"])
-    small = round(own["table_3"]["benign_at_low"] * lows / 100.0) - sum(drop < 1.0 for drop in by_level["low"])
+    small = round(tables["table_3"]["benign_at_low"] * lows / 100.0) - sum(drop < 1.0 for drop in by_level["low"])
     mild_low = min(max(rest["low"] - small, 0), rest["low"]) if most["low"] > 1.0 else 0
     counts = {"low": {"mild": mild_low, "moderate": 0}}
-    tiers = about["table_18"]
+    tiers = benchmark["table_18"]
     for tier, smallest in (("moderate", 3.0), ("mild", 1.0)):
         of_both = max(left[tier] - counts["low"][tier], 0)
         part = tiers["mid"][tier] / (tiers["mid"][tier] + tiers["high"][tier])
@@ -301,11 +303,11 @@ def _find_root(function: Any, low: float, high: float) -> float:
     return (low + high) / 2.0
 
 
-def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
+def _commonness(benchmark: Mapping[str, Any]) -> dict[str, float]:
     """Returns each setting with minus the sum of the drops that models list for its perturbation at any level."""
     totals = dict.fromkeys(perturbations.names("robustbench"), 0.0)
-    for own in about["models"].values():
-        for drops in (own.get("table_13") or own["table_14"]).values():
+    for tables in benchmark["models"].values():
+        for drops in (tables.get("table_13") or tables["table_14"]).values():
             for kind, drop in drops.items():
                 for level in LEVELS:
                     totals[f"{kind}:{level}"] -= drop

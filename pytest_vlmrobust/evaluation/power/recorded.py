@@ -119,7 +119,7 @@ def recorded_models(run: Path) -> list[Recorded]:
         for cell in evidence.cells():
             if cell.dataset not in inputs.tasks:
                 cells.setdefault((cell.model, cell.dataset), []).append(cell)
-        models = [_recorded_model(answers, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
+        models = [_recorded_model(answers, part) for part in cells.values() if {CLEAN, NO_IMAGE} <= {c.setting for c in part}]
     if not models:
         raise UsageError(f"{run}: no model of this run answered questions with and without their images: nothing to draw from")
     return models

@@ -498,12 +498,12 @@ class _Plan:
         if table_name and table_name != RESOLUTION:
             return profiles.names_of(table_name)
         of_sizes = [name for name in self.settings if name.startswith("resolution:")]
-        own = (
+        settings = (
             sorted(of_sizes, key=_size)
             if table_name
             else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
         )
-        return own or profiles.names_of(LADDER if table_name else "robustbench")
+        return settings or profiles.names_of(LADDER if table_name else "robustbench")
 
 
 def _is_of_confidence(rule: Rule) -> bool:

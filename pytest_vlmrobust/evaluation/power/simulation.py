@@ -142,7 +142,7 @@ def plan(policy: Policy, truth: ModelProfile) -> SimulatedTests:
     shortfalls = []
     for rule in policy.rules:
         met = {test: table for test, table in every.items() if rule.applies(test)}
-        own = tuple((table, test) for test, table in met.items() if not truth.lacks(test.metric))
+        simulated = tuple((table, test) for test, table in met.items() if not truth.lacks(test.metric))
         if rule.treatment.tier is Tier.WARN:
             idle[rule.id] = "only warns"
         elif is_relative(rule) and not truth.has_baseline:
@@ -150,8 +150,8 @@ def plan(policy: Policy, truth: ModelProfile) -> SimulatedTests:
             if rule.treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE:
                 shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
         elif met:
-            if own:
-                tests[rule.id] = own
+            if simulated:
+                tests[rule.id] = simulated
             else:
                 left_out[rule.id] = truth.lacks(rule.metric)
         elif rule.where.category and any(rule.bounds(test) for test in every):
@@ -182,17 +182,17 @@ def _tests(suite: str, truth: ModelProfile, policy: Policy) -> dict[MetricKey, s
     whole = [name for name in ends if suite in SIMULATED or name in own_settings(suite)]
     for dataset, facts in truth.datasets.items():
         table = dataset if facts.task else suite
-        own = []
+        keys = []
         for name in (*whole, *truth.settings(suite)):
             cell = Cell(truth.name, dataset, Setting.parse(name))
             tried = not facts.task and attempts_of(cell, policy, always=False) is not None
-            own += metric_keys(cell, facts, baseline=truth.has_baseline, attempts=tried)
+            keys += metric_keys(cell, facts, baseline=truth.has_baseline, attempts=tried)
         sweeps = [test for test in sorted(suite_tests(suite, facts.task), key=str) if _is_summary(test.metric, truth)]
-        own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
-        table_of |= {test: f"{table}{beside_scores(test.metric)}" for test in own}
+        keys += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
+        table_of |= {test: f"{table}{beside_scores(test.metric)}" for test in keys}
         for category in truth.categories:
             part = {
-                replace(test, category=category, strata=len(truth.categories)): f"{table_of[test]}/{category}" for test in own
+                replace(test, category=category, strata=len(truth.categories)): f"{table_of[test]}/{category}" for test in keys
             }
             table_of |= {test: where for test, where in part.items() if _by_category(test, suite)}
     return table_of
@@ -391,11 +391,11 @@ def _decisive_tests(
     for suite in dict.fromkeys(suite for suite, _ in tests):
         if not tables[suite].samples:  # a category without drawn samples, as in a run without questions of it
             continue
-        own = [test for where, test in tests if where == suite]
+        keys = [test for where, test in tests if where == suite]
         point = rule.treatment.judge is JudgedBy.POINT
-        p_values = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
-        places = range(len(own)) if p_values is None else sorted({int(p_values.below.argmax()), int(p_values.above.argmin())})
-        yield from ((suite, own[place]) for place in places)
+        p_values = None if point else _p_values(rule, tables[suite], [test.setting for test in keys])
+        places = range(len(keys)) if p_values is None else sorted({int(p_values.below.argmax()), int(p_values.above.argmin())})
+        yield from ((suite, keys[place]) for place in places)
 
 
 def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
@@ -404,8 +404,8 @@ def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValue
     Metrics of confidence are ordered by their values, because their intervals are too expensive for every setting.
     """
     if beside_scores(rule.metric).endswith(CONFIDENT) and not math.isfinite(rule.bound.low):
-        found = np.array([values(rule.metric, table, setting) for setting in settings])
-        return _PValues(-found, found)
+        observed = np.array([values(rule.metric, table, setting) for setting in settings])
+        return _PValues(-observed, observed)
     if rule.metric not in {*_LOSSES, "relative_corruption_error"} or math.isfinite(rule.bound.low):
         return None
     if not (_whole(table.clean) and _whole(_now(table, settings))):

@@ -140,29 +140,29 @@ class AnswersOfChanged(PartOfAnswers):
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell; a question that its setting does not change has its clean answer."""
         chosen = self.chosen if places is None else [self.chosen[place] for place in places]
-        found = self.whole.changed(cell.dataset, cell.setting)
-        changed = {*(chosen if found is None else found)}
+        places_changed = self.whole.changed(cell.dataset, cell.setting)
+        changed = {*(chosen if places_changed is None else places_changed)}
         ask = self.whole.result if places is not None else self._whole_cell
         if changed.issuperset(chosen) or split(cell.setting)[1] != CLEAN:
             return ask(cell, chosen)
-        own = ask(cell, [place for place in chosen if place in changed])
+        perturbed = ask(cell, [place for place in chosen if place in changed])
         clean = ask(replace(cell, setting=CLEAN), [place for place in chosen if place not in changed])
         rows = {
             place: (sample, answer)
-            for each in (own, clean)
+            for part in (perturbed, clean)
             for place, sample, answer in zip(
-                each.places or (), each.samples, map(Answer, each.keys, each.predictions, each.scores), strict=True
+                part.places or (), part.samples, map(Answer, part.keys, part.predictions, part.scores), strict=True
             )
         }
         samples, answers = zip(*(rows[place] for place in chosen), strict=True)
-        return CellResult.of(cell, samples, answers, views=1, places=chosen, notes=own.notes, seconds=own.seconds)
+        return CellResult.of(cell, samples, answers, views=1, places=chosen, notes=perturbed.notes, seconds=perturbed.seconds)
 
     def _whole_cell(self, cell: Cell, places: Sequence[int]) -> CellResult:
         """Returns a part of a cell that is asked whole, as readers of the evidence expect it."""
         changed = self.whole.changed(cell.dataset, cell.setting)
         return self.whole.result(cell, None if changed is None else sorted({*changed, *places})).part(places)
 
-    def asked(self, cell: Cell, places: Sequence[int]) -> list[int]:
+    def changed_places(self, cell: Cell, places: Sequence[int]) -> list[int]:
         """Returns which places of the dataset are asked about, of those among these samples."""
         changed = self.whole.changed(cell.dataset, cell.setting)
         among = {*(self.chosen if changed is None else changed)}

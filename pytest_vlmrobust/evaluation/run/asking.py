@@ -145,13 +145,13 @@ class Engine:
             self._changed.notify_all()
         try:
             while left:
-                found = self._collected()
-                if not found:
+                answers = self._collected()
+                if not answers:
                     self._work(wait)
                     continue
-                for query in found:
+                for query in answers:
                     del left[query]
-                yield found
+                yield answers
         except BaseException as error:
             self._interrupted |= not isinstance(error, Exception | GeneratorExit)
             with contextlib.suppress(StoreError):  # the original error matters more
@@ -271,10 +271,10 @@ class Engine:
     def _collected(self) -> dict[Query, Prediction]:
         """Returns the available answers; without any, raises the first error."""
         with self._changed:
-            found, error = self._queue.collect()
+            answers, error = self._queue.collect()
         if error is not None:
             raise error
-        return found
+        return answers
 
     # The work.
 
@@ -389,11 +389,11 @@ class Engine:
         with self._changed:
             self._computing -= 1
             self._limits = limits
-            for one in batch:
-                if error is not None or one in answers:
-                    self._queue.finish(one, answers.get(one), error)
+            for entry in batch:
+                if error is not None or entry in answers:
+                    self._queue.finish(entry, answers.get(entry), error)
                 else:
-                    self._queue.leave_elsewhere(one)
+                    self._queue.leave_elsewhere(entry)
             if error is not None:
                 self._queue.withdraw(list(self._queue.expected))
             self._start_workers()
@@ -403,43 +403,43 @@ class Engine:
     def _answered(self, batch: Sequence[PendingQuery]) -> dict[PendingQuery, Prediction]:
         """Returns the answers to a batch, except those another process works on."""
         self._remember_views()
-        by_key = {one.query.key or "": one for one in batch}
+        by_key = {entry.query.key or "": entry for entry in batch}
         mine = self._store.claim(by_key, self._owner, LEASE_SECONDS)
-        found = self._store.get_many([key for key in by_key if key not in mine])
+        answers = self._store.get_many([key for key in by_key if key not in mine])
         if mine and (why := self._ledger.why_spent()):
             self._store.release(mine, self._owner)
             raise BudgetSpent(why)
         if mine:
-            found |= self._inferred({key: one for key, one in by_key.items() if key in mine})
-        return {one: found[key] for key, one in by_key.items() if key in found}
+            answers |= self._inferred({key: entry for key, entry in by_key.items() if key in mine})
+        return {entry: answers[key] for key, entry in by_key.items() if key in answers}
 
     def _inferred(self, batch: Mapping[str, PendingQuery]) -> dict[str, Prediction]:
         started = time.monotonic()
         unstored = set(batch)
         try:
             with self._leases.during(batch):
-                prepared = [one.prepared for one in batch.values() if one.prepared]
+                prepared = [entry.prepared for entry in batch.values() if entry.prepared]
                 if self._backend is None:
                     raise ValueError("no model is asked")
                 answers = self._backend.infer_prepared(prepared)
-                found = dict(zip(batch, answers, strict=True))
+                by_key = dict(zip(batch, answers, strict=True))
             self._ledger.add(self._model, answers)
-            self._count(found, started)  # before they are stored, since stored answers are counted by their reader
-            cells = dict.fromkeys(one.cell for one in batch.values())
-            parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}
+            self._count(by_key, started)  # before they are stored, since stored answers are counted by their reader
+            cells = dict.fromkeys(entry.cell for entry in batch.values())
+            parts = {cell: {key: by_key[key] for key, entry in batch.items() if entry.cell == cell} for cell in cells}
             new = 0
             for cell, part in parts.items():
                 about = {"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)}
                 context = {**about, "fingerprint": self._digest(cell.model)}
                 new += self._store.put_many(part, context=context)
-            kept = {key for key, answer in found.items() if answer.finish_reason != "error"}
+            kept = {key for key, answer in by_key.items() if answer.finish_reason != "error"}
             unstored -= kept
             if new < len(kept):  # another process was first with some of them: the first answer counts
-                found |= self._store.get_many(kept)
+                by_key |= self._store.get_many(kept)
         finally:
             if unstored:
                 self._store.release(unstored, self._owner)
-        return found
+        return by_key
 
     def _count(self, keys: Iterable[str], started: float) -> None:
         """Notes that the model gave these answers, each at its share of the time since others were stored."""
@@ -452,21 +452,21 @@ class Engine:
 
     def _look_elsewhere(self, wait: Wait) -> None:
         """Checks on answers that another process works on, and takes over those of a dead process."""
-        waiting = {one.query.key or "": one for one in list(self._queue.elsewhere.values())}
-        found = self._store.get_many(waiting)
-        missing = [key for key in waiting if key not in found]
+        waiting = {entry.query.key or "": entry for entry in list(self._queue.elsewhere.values())}
+        answers = self._store.get_many(waiting)
+        missing = [key for key in waiting if key not in answers]
         lapsed = wait.lapsed(self._store.holders(missing), len(missing)) if missing else []
         for owner in lapsed:
             self._store.release(missing, owner)
         free = self._store.claim(missing, self._owner, LEASE_SECONDS) if missing else set()
         with self._changed:
-            for key, one in waiting.items():
-                if key in found:
-                    self._queue.finish(one, found[key], None)
+            for key, entry in waiting.items():
+                if key in answers:
+                    self._queue.finish(entry, answers[key], None)
                 elif key in free:
-                    self._queue.take(one)
-                    self._queue.put_back(one, "ready")
-        if not found and not free and not lapsed:
+                    self._queue.take(entry)
+                    self._queue.put_back(entry, "ready")
+        if not answers and not free and not lapsed:
             time.sleep(_POLL_SECONDS)
 
 

@@ -67,12 +67,12 @@ def _chance_level(key: _SampleKey) -> ChanceLevel:
     notes = []
     for task in dict.fromkeys(sample.task for sample in samples):
         rows = np.flatnonzero(tasks == task)
-        own = [samples[row] for row in rows.tolist()]
-        best = best_blind_answer(scores[rows], _answers(task, own))
+        members = [samples[row] for row in rows.tolist()]
+        best = best_blind_answer(scores[rows], _answers(task, members))
         scores[rows] = best.scores
         if best.answer:
             noun = _NOUNS.get(task, task)
-            notes.append(f"always {best.answer} gets {percent(float(best.scores.mean()))} of {len(own)} {noun} questions")
+            notes.append(f"always {best.answer} gets {percent(float(best.scores.mean()))} of {len(members)} {noun} questions")
     scores.flags.writeable = False
     return ChanceLevel(scores, "; ".join(notes))
 
@@ -111,7 +111,7 @@ def _open_answer(samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
             counts[key] += count / len(sample.targets)  # four of ten people accept it by four tenths
     if not counts:
         return {}
-    key = max(counts, key=lambda one: counts[one])
+    key = max(counts, key=lambda answer: counts[answer])
     if accepting[key] < _SEVERAL:
         return {}
     answer = Prediction(spelled[key], "generate")

@@ -118,12 +118,12 @@ class RunData:
     @cached_property
     def factories(self) -> dict[str, Callable[[], Dataset]]:
         """The function that opens each dataset, by its name in test ids."""
-        found: dict[str, Callable[[], Dataset]] = {
+        factories: dict[str, Callable[[], Dataset]] = {
             short: partial(self._questions, typed) for short, typed in self.questions.items()
         }
         for short, typed in self.collections.items():
-            found.update({f"{short}.{task}": partial(self._of_task, typed, task) for task in TASKS})
-        return found
+            factories.update({f"{short}.{task}": partial(self._of_task, typed, task) for task in TASKS})
+        return factories
 
     def open(self, name: str) -> Dataset:
         """Returns the dataset called ``name`` in test ids."""
@@ -149,30 +149,29 @@ class RunData:
 
         Unreadable datasets are left out; the tests that need them report why.
         """
-        found: dict[str, None] = {}
+        notes: dict[str, None] = {}
         for name in names:
             idle = self.idle(name)
-            found |= dict.fromkeys([f"{name}: not asked, as no question of it would change: {first_few(idle)}"] if idle else ())
+            notes |= dict.fromkeys([f"{name}: not asked, as no question of it would change: {first_few(idle)}"] if idle else ())
             if name in self.tasks:
                 with contextlib.suppress(VlmRobustError):
-                    found |= dict.fromkeys(self._made(name).notes)
-        return list(found)
+                    notes |= dict.fromkeys(self._made(name).notes)
+        return list(notes)
 
     def lacking_of(self, names: Iterable[str]) -> dict[str, str]:
         """Returns what collections of datasets without questions lack, and what to do.
 
         Unreadable datasets are left out; the tests that need them report why.
         """
-        found = {}
+        reasons = {}
         for name in sorted(names):
             with contextlib.suppress(VlmRobustError):
-                found[name] = self.lacking(name)
-        return {name: why for name, why in found.items() if why}
+                reasons[name] = self.lacking(name)
+        return {name: why for name, why in reasons.items() if why}
 
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
         """Returns the source images and questions of a run by dataset; unreadable datasets are left out."""
-        chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
-        return {name: _size(samples) for name, samples in chosen.items()}
+        return {name: _size(samples) for name in dict.fromkeys(names) if (samples := self._chosen(name, sample))}
 
     def check_scoring(self, names: Iterable[str], sample: str) -> None:
         """Checks, before the first inference, that a scorer is known for every question.
@@ -196,8 +195,7 @@ class RunData:
     def samples_asked(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
         """Returns the number of samples in use and in total for datasets that ``sample`` reduces."""
         chosen = {name: self._chosen(name, sample) for name in dict.fromkeys(names)} if sample else {}
-        subsets = {name: found for name, found in chosen.items() if isinstance(found, sampling.Subset)}
-        return {name: (len(subset), subset.available) for name, subset in subsets.items()}
+        return {name: (len(part), part.available) for name, part in chosen.items() if isinstance(part, sampling.Subset)}
 
     def strata(self, names: Iterable[str]) -> set[str]:
         """Returns the categories and slices of datasets; unreadable datasets are left out."""
@@ -280,10 +278,10 @@ class RunData:
         """Returns the embedded collection of the other domain, with images of about the same size."""
         edge = collection.native_long_edge
         name = ("faces" if collection.domain == "word" else "words") + (SMALL if edge and edge <= SMALL_EDGE else "")
-        found = self._collection(name)
-        if found is None:
+        other = self._collection(name)
+        if other is None:
             raise UsageError(f"the embedded collection {name!r} is not registered")
-        return found
+        return other
 
     def _collection(self, typed: str) -> Collection | None:
         """Returns the collection of that name, the same each time: it may have read images and embedded them."""
@@ -296,16 +294,16 @@ class RunData:
         return typed in DATASETS.names() or self._collection(typed) is None
 
     def _distinct(self, names: Iterable[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        by_id: dict[str, str] = {}
         for name in names:
             short = dataset_id(name)
-            if short in found:
+            if short in by_id:
                 raise UsageError(
-                    f"--vlm-dataset {name!r} and {found[short]!r} would both be called {short!r} in test ids. "
+                    f"--vlm-dataset {name!r} and {by_id[short]!r} would both be called {short!r} in test ids. "
                     "Give each dataset once, or rename one of the files"
                 )
-            found[short] = name
-        return found
+            by_id[short] = name
+        return by_id
 
 
 def changed_by(setting: Setting, samples: Sequence[Sample]) -> list[Sample]:
@@ -322,10 +320,10 @@ def _size(samples: Sequence[Sample]) -> tuple[int, int]:
 
 def unhinted(name: str, tasks: Mapping[str, str]) -> str:
     """Returns the dataset with the same questions as ``name`` but without hints; ``tasks`` has the task of each dataset."""
-    own = tasks.get(name, "")
-    if own not in UNHINTED:
+    task = tasks.get(name, "")
+    if task not in UNHINTED:
         raise UsageError(
             f"the gain from a hint cannot be measured on {name!r}: no task asks the same without the hint. "
             f"Expected a task among {', '.join(UNHINTED)}"
         )
-    return f"{name.removesuffix(own)}{UNHINTED[own]}"
+    return f"{name.removesuffix(task)}{UNHINTED[task]}"

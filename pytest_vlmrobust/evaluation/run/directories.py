@@ -75,11 +75,11 @@ class RunDirectories:
         Only an offline run may be kept outside its store, because other runs write answers there anyway. The report comes last,
         because reruns of failed tests usually name none.
         """
-        own = self.store / RUNS
+        default = self.store / RUNS
         if not self.offline:
-            return own
+            return default
         report = [self.report / RUNS] if self.report_given else []
-        return next(filter(is_writable, (own, self.invocation / ELSEWHERE, *report)), own)
+        return next(filter(is_writable, (default, self.invocation / ELSEWHERE, *report)), default)
 
     @property
     def earlier(self) -> list[Path]:
@@ -156,7 +156,7 @@ def _may_be_bar(run: Path) -> bool:
     return manifest.get("decision") in (Decision.GO, *([] if compared else [Decision.INCONCLUSIVE]))
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(first: Path, second: Path) -> bool:
     """Whether two directories, or their database files, are the same."""
-    same = one.is_dir() and other.is_dir() and one.samefile(other)
-    return same or any((one / name).resolve() == (other / name).resolve() for name in ("", FILE_NAME))
+    same = first.is_dir() and second.is_dir() and first.samefile(second)
+    return same or any((first / name).resolve() == (second / name).resolve() for name in ("", FILE_NAME))

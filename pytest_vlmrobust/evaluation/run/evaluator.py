@@ -83,7 +83,7 @@ class PartialCell:
     size: int
     """How many samples the dataset has."""
     views: int
-    asked: dict[int, Query] = field(default_factory=dict)
+    queries: dict[int, Query] = field(default_factory=dict)
     """Questions by their index in the cell, created on demand because adaptive mode needs few."""
     answers: dict[int, Answer] = field(default_factory=dict)
     """Answers by their place in ``asked``."""
@@ -110,7 +110,7 @@ class PartialCell:
                 del self.results[next(iter(self.results))]
             self.results[key] = CellResult.of(
                 self.cell,
-                [self.asked[place * self.views].sample for place in chosen],
+                [self.queries[place * self.views].sample for place in chosen],
                 [self.answers.get(index, NO_ANSWER) for index in view_indices(chosen, self.views)],
                 views=self.views,
                 places=key,
@@ -211,10 +211,10 @@ class Evaluator:
         """Returns the image digests of samples that were shown clean, by id."""
         if dataset not in self._pictures:
             samples = self.samples(dataset)
-            found = self._views.picture_digests(samples, self.store.get_digests)
-            if len(found) < len(samples):
-                return found
-            self._pictures[dataset] = found
+            digests = self._views.picture_digests(samples, self.store.get_digests)
+            if len(digests) < len(samples):
+                return digests
+            self._pictures[dataset] = digests
         return self._pictures[dataset]
 
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
@@ -295,7 +295,7 @@ class Evaluator:
         ]
         if len(answers) < len(queries):
             return None
-        samples = [partial.asked[place * partial.views].sample for place in places]
+        samples = [partial.queries[place * partial.views].sample for place in places]
         return CellResult.of(cell, samples, answers, views=partial.views, places=places, notes={}).values
 
     def question(self, sample: Sample, setting: str | Setting) -> Sample:
@@ -307,8 +307,8 @@ class Evaluator:
         if not (steps := split(setting)[0]):
             return None
         if (dataset, steps) not in self._changed:
-            asked = enumerate(self.samples(dataset))
-            self._changed[dataset, steps] = tuple(place for place, one in asked if self.question(one, setting) != one)
+            samples = enumerate(self.samples(dataset))
+            self._changed[dataset, steps] = tuple(place for place, sample in samples if self.question(sample, setting) != sample)
         return self._changed[dataset, steps]
 
     def corpus_metric(self, dataset: str) -> str:
@@ -328,11 +328,12 @@ class Evaluator:
         Call it after the last answer: a server may have changed its model without any other sign.
         """
         self._engine.rest()
-        found = [one.check() if one.is_remote else self._changed_fingerprint(model) for model, one in self._backends.items()]
-        return [problem for problem in found if problem]
+        return list(filter(None, map(self._change, self._backends)))
 
-    def _changed_fingerprint(self, model: str) -> str:
-        """Returns a sentence if a model's fingerprint changed since its first use; else an empty text."""
+    def _change(self, model: str) -> str:
+        """Returns a sentence if a model or its fingerprint changed since its first use; else an empty text."""
+        if self._backends[model].is_remote:
+            return self._backends[model].check()
         before = self._fingerprints.get(model)
         if before is None:
             return ""
@@ -350,16 +351,16 @@ class Evaluator:
 
     def how_models_ran(self) -> dict[str, object]:
         """Returns how each model ran that was loaded, JSON-safe: device, threads, size of batches; or why it does not say so."""
-        found: dict[str, object] = {}
+        descriptions: dict[str, object] = {}
         for name, backend in self._backends.items():
             try:
                 about = backend.describe()
             except VlmRobustError as error:  # its records say why it could not be asked; this decides nothing
-                found[name] = {"problem": str(error)}
+                descriptions[name] = {"problem": str(error)}
             else:
                 if "loaded" in about:
-                    found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
-        return found
+                    descriptions[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
+        return descriptions
 
     def free(self) -> None:
         """Frees weights, cells and images, so that a report has room in memory.
@@ -420,7 +421,7 @@ class Evaluator:
             answers = self._answered(partial, places)
         except BudgetSpent:
             self._engine.rest()  # answers in flight are awaited, stored and counted
-            self.inferred += self._engine.counted(query.key for query in partial.asked.values() if query.key is not None)[0]
+            self.inferred += self._engine.counted(query.key for query in partial.queries.values() if query.key is not None)[0]
             raise
         inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.results.clear()
@@ -441,9 +442,9 @@ class Evaluator:
             questions = [(self._exchanged(cell.dataset, sample), text) for sample, text in questions]
         recipes = self._views.recipes([sample for sample, _ in questions], cell.setting)
         recipes_of = zip(questions, recipes, strict=True)
-        asked = [Query(*question, recipe, view, count) for question, recipe in recipes_of for view in range(count)]
-        self._recall(cell, asked)
-        return asked
+        queries = [Query(*question, recipe, view, count) for question, recipe in recipes_of for view in range(count)]
+        self._recall(cell, queries)
+        return queries
 
     def _exchanged(self, dataset: str, sample: Sample) -> Sample:
         """Returns a sample with exchanged images."""
@@ -488,31 +489,31 @@ class Evaluator:
     def _stops(self, partial: PartialCell) -> bool:
         return self.options.patch_stop and partial.views > 1
 
-    def _predictions(self, cell: Cell, asked: Sequence[Query]) -> dict[Query, Prediction]:
+    def _predictions(self, cell: Cell, queries: Sequence[Query]) -> dict[Query, Prediction]:
         """Returns the answers to some questions of a cell; missing answers are inferred."""
-        encoded = self.store.get_encoded({query.key for query in asked if query.key is not None})
+        encoded = self.store.get_encoded({query.key for query in queries if query.key is not None})
         self.encoded |= encoded
         stored = {key: self.store.decoded(key, text) for key, text in encoded.items()}
-        found = {query: stored[query.key] for query in asked if query.key in stored}
-        missing = [query for query in asked if query not in found]
+        answered = {query: stored[query.key] for query in queries if query.key in stored}
+        missing = [query for query in queries if query not in answered]
         if missing and self.options.offline:
             raise OfflineError(
-                f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking "
+                f"{cell}: {len(missing)} of {len(queries)} answers are not in the store, and --vlm-offline forbids asking "
                 "the model. Run once without --vlm-offline"
             )
         if missing:
             self._engine.turn_to(cell.model)
             self.work_ahead(cell.model)
         for answers in self._engine.answers(cell, missing):
-            found |= answers
-            self.listener(Progress(cell, len(found), len(asked)))
-        self._refuse_other_method(cell, found)
-        return found
+            answered |= answers
+            self.listener(Progress(cell, len(answered), len(queries)))
+        self._refuse_other_method(cell, answered)
+        return answered
 
-    def _refuse_other_method(self, cell: Cell, found: Mapping[Query, Prediction]) -> None:
+    def _refuse_other_method(self, cell: Cell, answered: Mapping[Query, Prediction]) -> None:
         """Refuses answers to choices by another method than the user chose, from any run."""
         ref = self.models[cell.model]
-        for query, prediction in found.items() if ref.answer else ():
+        for query, prediction in answered.items() if ref.answer else ():
             other = prediction.answered_by
             if prediction.finish_reason == "error" or other == ref.answer or not scorable_choices(query.sample, ref.prompt_mode):
                 continue
@@ -549,10 +550,10 @@ class Evaluator:
     def _queries(self, partial: PartialCell, numbers: Sequence[int]) -> list[Query]:
         """Returns questions of a cell by index; each is created once."""
         views = partial.views
-        new = list(dict.fromkeys(number // views for number in numbers if number not in partial.asked))
+        new = list(dict.fromkeys(number // views for number in numbers if number not in partial.queries))
         if new:
-            partial.asked |= zip(view_indices(new, views), self.queries(partial.cell, new), strict=True)
-        return [partial.asked[number] for number in numbers]
+            partial.queries |= zip(view_indices(new, views), self.queries(partial.cell, new), strict=True)
+        return [partial.queries[number] for number in numbers]
 
     def samples_in_model_coordinates(self, model: str, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset with boxes in the model's coordinates."""
@@ -563,16 +564,16 @@ class Evaluator:
         return tuple(in_space_of(sample, convention, backend) for sample in samples)
 
     def _notes(self, partial: PartialCell, places: Sequence[int]) -> dict[str, tuple[str, ...]]:
-        chosen = [partial.asked[place * partial.views] for place in places]
+        chosen = [partial.queries[place * partial.views] for place in places]
         by_recipe = self.store.get_notes({query.recipe for query in chosen})
         return {query.sample.id: by_recipe[query.recipe] for query in chosen if query.recipe in by_recipe}
 
-    def _recall(self, cell: Cell, asked: Sequence[Query]) -> None:
+    def _recall(self, cell: Cell, queries: Sequence[Query]) -> None:
         """Fills in the answer keys of recipes whose pixels are known from an earlier run."""
-        known = {} if cell.setting == NO_IMAGE else self.store.get_digests({query.recipe for query in asked})
+        known = {} if cell.setting == NO_IMAGE else self.store.get_digests({query.recipe for query in queries})
         no_digests = () if cell.setting == NO_IMAGE else None
         key = self._keys_of(cell)
-        for query in asked:
+        for query in queries:
             digests = known.get(query.recipe, no_digests)
             if digests is not None:
                 query.key = key(query, digests)

@@ -135,8 +135,8 @@ def examples(clean: CellResult, result: CellResult, thumbnails: Thumbnails) -> t
     patch = [index for index, (before, after) in enumerate(_pairs(clean, result)) if before < RIGHT <= after]
     return tuple(
         _in_patches(kind, index, clean, result, thumbnails)
-        for kind, found in ((WHOLE_ONLY, whole), (PATCH_ONLY, patch))
-        for index in spread(found, result.samples, MOST[kind])
+        for kind, indices in ((WHOLE_ONLY, whole), (PATCH_ONLY, patch))
+        for index in spread(indices, result.samples, MOST[kind])
     )
 
 
@@ -167,7 +167,7 @@ def _pairs(clean: CellResult, result: CellResult) -> Iterable[tuple[float, float
 
 def _perturbed(index: int, clean: CellResult, result: CellResult, thumbnails: Thumbnails) -> Example:
     setting, sample = result.cell.setting, result.samples[index]
-    replies = [_reply(about, *_answer(one, index, 0)) for about, one in ((str(CLEAN), clean), (str(setting), result))]
+    replies = [_reply(about, *_answer(answers, index, 0)) for about, answers in ((str(CLEAN), clean), (str(setting), result))]
     shown = clean.samples[index].options
     if shown != sample.options:
         replies[0] = replace(replies[0], option=shown.get(replies[0].answer, ""))
@@ -186,11 +186,11 @@ def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, th
     seen = {str(CLEAN): thumbnails(clean.samples[index], CLEAN)}
     files = thumbnails(sample, result.cell.setting)
     seen |= {patch_name(view, views): of_view(files, view, views) for view in range(views)}
-    asked = {about: answer for about, answer in answers.items() if answer[1] is not UNASKED}
+    scored = {about: answer for about, answer in answers.items() if answer[1] is not UNASKED}
     pictures = [
-        picture for about, (_, score) in asked.items() for picture in _pictures(about, sample, seen[about], frame=_frame(score))
+        picture for about, (_, score) in scored.items() for picture in _pictures(about, sample, seen[about], frame=_frame(score))
     ]
-    return _example(kind, sample, [_reply(about, *answer) for about, answer in asked.items()], pictures)
+    return _example(kind, sample, [_reply(about, *answer) for about, answer in scored.items()], pictures)
 
 
 def _answer(result: CellResult, index: int, view: int) -> tuple[Prediction, Score]:
@@ -285,9 +285,9 @@ def measured_rate(runs: Iterable[tuple[str, Sequence[Record]]], model: str, data
 
 
 def _rates(run: str, records: Iterable[Record], model: str) -> list[Rate]:
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     for record in records:
         alone = record.n_inferred == record.n_requested > 0 == record.n_recalled
         if record.test == "cell" and record.model == model and alone and record.seconds > 0.0:
-            found.setdefault(record.dataset, []).append(record.seconds / record.n_inferred)
-    return [Rate(median(each), len(each), run, dataset) for dataset, each in found.items()]
+            seconds.setdefault(record.dataset, []).append(record.seconds / record.n_inferred)
+    return [Rate(median(times), len(times), run, dataset) for dataset, times in seconds.items()]

@@ -146,14 +146,14 @@ class Filling:
 
     def _answered(self, evaluator: Evaluator, cell: Cell, places: Sequence[int]) -> int:
         """Returns how many answers to these samples of a cell the store has."""
-        asked, views = evaluator.queries(cell), view_count(cell.setting)
-        keys = [asked[place * views + view].key for place in places for view in range(views)]
+        queries, views = evaluator.queries(cell), view_count(cell.setting)
+        keys = [queries[place * views + view].key for place in places for view in range(views)]
         known = evaluator.store.has({key for key in keys if key is not None})
         return sum(key in known for key in keys)
 
     def _places(self, evaluator: Evaluator, cell: Cell) -> list[int]:
-        asked = evaluator.queries(cell)
-        firsts = asked[:: asked[0].views] if asked else []
+        queries = evaluator.queries(cell)
+        firsts = queries[:: queries[0].views] if queries else []
         changed = evaluator.changed(cell.dataset, cell.setting)
         places = range(len(firsts)) if changed is None else changed
         return [place for place in places if self.shard.holds(firsts[place], cell)]

@@ -77,7 +77,7 @@ def forecasts(evaluator: Evaluator, cells: Iterable[Cell], rate_of: RateOf) -> l
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in dict.fromkeys(cells):
         grouped.setdefault((cell.model, cell.dataset), []).append(cell)
-    return [_forecast(evaluator, model, dataset, own, rate_of) for (model, dataset), own in grouped.items()]
+    return [_forecast(evaluator, model, dataset, part, rate_of) for (model, dataset), part in grouped.items()]
 
 
 def _forecast(evaluator: Evaluator, model: str, dataset: str, cells: list[Cell], rate_of: RateOf) -> Forecast:
@@ -130,7 +130,7 @@ def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
 class RunForecast:
     """What a run would ask: a row for each model and dataset, and what the numbers rest on."""
 
-    found: Sequence[Forecast]
+    rows: Sequence[Forecast]
     disk: str
     probes: int = 0
     """The most questions repeated as probes with the clean cells."""
@@ -143,25 +143,25 @@ class RunForecast:
             with contextlib.suppress(StoreError):  # of another release: its times are not known
                 runs.append((path.name, last_records(path)))
         planned = list(cells)
-        found = forecasts(evaluator, planned, partial(measured_rate, runs))
-        total = sum(one.passes + one.missing for one in found)
+        rows = forecasts(evaluator, planned, partial(measured_rate, runs))
+        total = sum(row.passes + row.missing for row in rows)
         clean = [evaluator.samples(cell.dataset) for cell in dict.fromkeys(planned) if cell.setting == CLEAN]
         probes = sum(len(probed_places(setting, samples)) for samples in clean for setting in PROBES)
-        return cls(found, _disk(evaluator, total, store), probes)
+        return cls(rows, _disk(evaluator, total, store), probes)
 
     @property
     def table(self) -> list[list[str]]:
         """The header of the table and its rows; columns of which nothing is known are left out."""
-        columns = zip(HEADER, *map(_row, self.found), strict=True)
+        columns = zip(HEADER, *map(_row, self.rows), strict=True)
         return [list(row) for row in zip(*(column for column in columns if {*column[1:]} != {UNKNOWN}), strict=True)]
 
     @property
     def lines(self) -> list[str]:
         """The basis of the table's numbers, and what is unknown."""
-        passes, missing = sum(one.passes for one in self.found), sum(one.missing for one in self.found)
+        passes, missing = sum(row.passes for row in self.rows), sum(row.missing for row in self.rows)
         alike: dict[str, list[str]] = {}
-        for one in self.found:
-            alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
+        for row in self.rows:
+            alike.setdefault(_basis(row), []).append(f"{row.model}-{row.dataset}")
         return [
             f"{passes:,} inferences, at most {missing:,} of them not cached",
             *(
@@ -169,47 +169,47 @@ class RunForecast:
                 if self.probes
                 else []
             ),
-            *_unrendered(self.found),
+            *_unrendered(self.rows),
             *(f"{first_few(names, 1)}: {basis}" for basis, names in alike.items()),
-            *(f"{one.model}-{one.dataset}: {cost}" for one in self.found if (cost := _cost(one))),
+            *(f"{row.model}-{row.dataset}: {cost}" for row in self.rows if (cost := _cost(row))),
         ]
 
 
-def _row(one: Forecast) -> tuple[str, ...]:
-    time = duration(one.missing * one.rate.seconds) if one.rate else UNKNOWN
-    tokens = f"{one.missing * one.tokens.prompt:,.0f}" if one.tokens else UNKNOWN
-    held = UNKNOWN if one.held is None else f"{one.held:,}"
-    counts = (f"{one.cells:,}", f"{one.samples:,}", f"{one.passes:,}", held, f"{one.missing:,}")
-    return one.model, one.dataset, *counts, time, tokens
+def _row(row: Forecast) -> tuple[str, ...]:
+    time = duration(row.missing * row.rate.seconds) if row.rate else UNKNOWN
+    tokens = f"{row.missing * row.tokens.prompt:,.0f}" if row.tokens else UNKNOWN
+    held = UNKNOWN if row.held is None else f"{row.held:,}"
+    counts = (f"{row.cells:,}", f"{row.samples:,}", f"{row.passes:,}", held, f"{row.missing:,}")
+    return row.model, row.dataset, *counts, time, tokens
 
 
-def _cost(one: Forecast) -> str:
+def _cost(row: Forecast) -> str:
     """Returns the cost of missing answers; empty without declared prices."""
-    if not one.currency:
+    if not row.currency:
         return ""
-    if math.isnan(one.cost):
-        return f"cost in {one.currency} not known, for no stored answer says how many tokens it took"
-    return f"about {one.cost:,.4g} {one.currency} by the declared prices"
+    if math.isnan(row.cost):
+        return f"cost in {row.currency} not known, for no stored answer says how many tokens it took"
+    return f"about {row.cost:,.4g} {row.currency} by the declared prices"
 
 
-def _unrendered(found: Iterable[Forecast]) -> list[str]:
-    count = sum(one.unrendered for one in found)
+def _unrendered(rows: Iterable[Forecast]) -> list[str]:
+    count = sum(row.unrendered for row in rows)
     if not count:
         return []
     return [f"{count:,} images are new to this store; identical ones are answered from the cache"]
 
 
-def _basis(one: Forecast) -> str:
-    parts = [_of_rate(one.rate, one.dataset)]
-    if one.tokens:
-        visual = f", {one.tokens.visual:.0f} of them visual" if one.tokens.visual is not None else ""
-        written = f" and {one.tokens.completion:.3g} completion tokens" if one.tokens.completion is not None else ""
+def _basis(row: Forecast) -> str:
+    parts = [_of_rate(row.rate, row.dataset)]
+    if row.tokens:
+        visual = f", {row.tokens.visual:.0f} of them visual" if row.tokens.visual is not None else ""
+        written = f" and {row.tokens.completion:.3g} completion tokens" if row.tokens.completion is not None else ""
         parts.append(
-            f"{one.tokens.prompt:.0f} prompt tokens{written} an answer{visual} (mean of {one.tokens.answers} stored answers)"
+            f"{row.tokens.prompt:.0f} prompt tokens{written} an answer{visual} (mean of {row.tokens.answers} stored answers)"
         )
     else:
         parts.append("tokens not known: this store has no answer of the model with a count")
-    return "; ".join([*parts, *([f"what the store holds is not known: {one.problem}"] if one.problem else [])])
+    return "; ".join([*parts, *([f"what the store holds is not known: {row.problem}"] if row.problem else [])])
 
 
 def _of_rate(rate: Rate | None, dataset: str) -> str:

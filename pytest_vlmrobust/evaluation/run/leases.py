@@ -93,8 +93,8 @@ def owner_name() -> str:
 
 def is_gone(owner: str) -> bool:
     """Whether the owner of a lease is known to have ended; False if its name is no process."""
-    found = Owner.parse(owner)
-    return found is not None and found.is_gone
+    process = Owner.parse(owner)
+    return process is not None and process.is_gone
 
 
 def _state_and_start(pid: int) -> tuple[str, str] | None:
@@ -184,5 +184,5 @@ class Wait:
 
 
 def _described(owner: str) -> str:
-    found = Owner.parse(owner)
-    return f"process {found.pid} of {found.host}" if found else owner
+    process = Owner.parse(owner)
+    return f"process {process.pid} of {process.host}" if process else owner

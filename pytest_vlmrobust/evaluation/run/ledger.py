@@ -84,12 +84,12 @@ class Ledger:
         if not self.tokens:
             return ""
         spent = list((self._own if self._shared is None else self._shared.read()).values())
-        if uncounted := next((one for one in spent if one.uncounted), None):
+        if uncounted := next((spending for spending in spent if spending.uncounted), None):
             raise BackendError(
                 f"{uncounted.model} gave {uncounted.uncounted} answers without saying how many tokens they took, so that "
                 "--vlm-budget-tokens cannot be kept. Leave it out, or have the server send 'usage' with each answer"
             )
-        total = sum(one.tokens for one in spent)
+        total = sum(spending.tokens for spending in spent)
         return f"{BUDGET_SPENT}{total:,} of {self.tokens:,} tokens (--vlm-budget-tokens); {_KEPT}" if total >= self.tokens else ""
 
 

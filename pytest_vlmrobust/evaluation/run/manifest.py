@@ -79,7 +79,7 @@ def origins(
         "command": dict(command),
         "models": {name: model_origin(ref) for name, ref in models.items()},
         "policies": {name: policy_content(policy) for name, policy in policies.items()},
-        **({"perturbations": own} if (own := declared_perturbations()) else {}),
+        **({"perturbations": declared} if (declared := declared_perturbations()) else {}),
     }
 
 

@@ -38,14 +38,14 @@ def expand_settings(
     ``patches`` and ``options``. ``native_long_edge`` is the one that all images of the dataset share, in pixels; ``most_options``
     how many options its largest choice set has.
     """
-    found: dict[Setting, None] = {}
+    expanded: dict[Setting, None] = {}
     for name in names:
         for member in _members(name, native_long_edge, grids, most_options):
             setting = Setting.parse(member)
             if setting not in BASELINES:
                 _check(setting)
-            found[setting] = None
-    return tuple(found)
+            expanded[setting] = None
+    return tuple(expanded)
 
 
 def read_grids(text: str) -> tuple[int, ...]:
@@ -100,8 +100,8 @@ def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]])
     return [
         Cell(model, dataset, setting)
         for model in models
-        for dataset, own in settings.items()
-        for setting in [*(s for s in BASELINES if s in own), *(s for s in own if s not in BASELINES)]
+        for dataset, expanded in settings.items()
+        for setting in [*(s for s in BASELINES if s in expanded), *(s for s in expanded if s not in BASELINES)]
     ]
 
 
@@ -200,19 +200,19 @@ def non_thinking_counterpart(models: Mapping[str, ModelRef], name: str) -> str:
 
     One that answers directly comes before one that is asked for its reasons.
     """
-    own = models[name]
-    if own.prompt_mode != THINKING or not own.family:
+    model = models[name]
+    if model.prompt_mode != THINKING or not model.family:
         return ""
     of_size = {
         other: ref
         for other, ref in models.items()
-        if ref.prompt_mode != THINKING and (ref.family, ref.parameters_billion) == (own.family, own.parameters_billion)
+        if ref.prompt_mode != THINKING and (ref.family, ref.parameters_billion) == (model.family, model.parameters_billion)
     }
     alike = [other for other, ref in of_size.items() if ref.prompt_mode == DIRECT] or [*of_size]
     if len(alike) > 1:
         raise UsageError(
             f"the thinking model {name!r} could be compared with {' or '.join(map(repr, sorted(alike)))}, which have its family "
-            f"{own.family!r} and its size. Gate them in runs of their own, or give one another family in the models file"
+            f"{model.family!r} and its size. Gate them in runs of their own, or give one another family in the models file"
         )
     return next(iter(alike), "")
 

@@ -40,10 +40,10 @@ def probed_places(setting: Setting, samples: Sequence[Sample]) -> list[int]:
     """
     if setting == EXCHANGED:
         whose = exchanges(samples)
-        found = [place for place, sample in enumerate(samples) if sample.id in whose]
+        places = [place for place, sample in enumerate(samples) if sample.id in whose]
     else:
-        found = _spread([place for place, sample in enumerate(samples) if sample.images], PROBED)
-    return found if len(found) >= FEWEST else []
+        places = _spread([place for place, sample in enumerate(samples) if sample.images], PROBED)
+    return places if len(places) >= FEWEST else []
 
 
 def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
@@ -55,15 +55,14 @@ def exchanges(samples: Sequence[Sample]) -> dict[str, Sample]:
     pictured = [place for place, sample in enumerate(samples) if sample.images and sample.localisation is None]
     if len({str(samples[place].target) for place in pictured}) < 2 or len(pictured) < FEWEST:
         return {}
-    found: dict[str, Sample] = {}
+    partners: dict[str, Sample] = {}
     for place in _spread(pictured, _TRIED):
         sample = samples[place]
         others = (samples[other] for other in chain(range(place + 1, len(samples)), range(place)))
         other = next((other for other in others if _is_another(sample, other)), None)
         if other is not None:
-            found[sample.id] = other
-    kept = _spread([*found], PROBED)
-    return {name: found[name] for name in kept}
+            partners[sample.id] = other
+    return {name: partners[name] for name in _spread([*partners], PROBED)}
 
 
 @dataclass(frozen=True, slots=True)

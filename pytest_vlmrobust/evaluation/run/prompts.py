@@ -176,7 +176,7 @@ def _listed(sample: Sample) -> str:
 
 def _filled(layout: str, **parts: str) -> str:
     """Returns a layout with its parts in their places; braces in a part are text."""
-    return re.sub(rf"{{({'|'.join(parts)})}}", lambda found: parts[found[1]], layout)
+    return re.sub(rf"{{({'|'.join(parts)})}}", lambda match: parts[match[1]], layout)
 
 
 # Spaces: the box coordinates of a model.
@@ -206,18 +206,18 @@ def prompt_leakage_ious(samples: Sequence[Sample]) -> NDArray[np.float64] | None
 
     See :func:`pytest_vlmrobust.metrics.prompt_leakage_iou`.
     """
-    asked = [(sample.source_image, about) for sample in samples if (about := sample.localisation)]
-    if not asked or len(asked) != len(samples):
+    pairs = [(sample.source_image, about) for sample in samples if (about := sample.localisation)]
+    if not pairs or len(pairs) != len(samples):
         return None
-    given = tuple(_shares(about.given, about.size) for _, about in asked)
-    return _overlaps(given, tuple(_shares(about.boxes, about.size) for _, about in asked), tuple(group for group, _ in asked))
+    given = tuple(_shares(about.given, about.size) for _, about in pairs)
+    return _overlaps(given, tuple(_shares(about.boxes, about.size) for _, about in pairs), tuple(group for group, _ in pairs))
 
 
 @lru_cache(maxsize=64)
-def _overlaps(given: tuple[_Named, ...], asked: tuple[_Named, ...], groups: tuple[str, ...]) -> NDArray[np.float64]:
-    found = metrics.prompt_leakage_iou(_by_name(given), _by_name(asked), groups)
-    found.flags.writeable = False
-    return found
+def _overlaps(given: tuple[_Named, ...], targets: tuple[_Named, ...], groups: tuple[str, ...]) -> NDArray[np.float64]:
+    overlaps = metrics.prompt_leakage_iou(_by_name(given), _by_name(targets), groups)
+    overlaps.flags.writeable = False
+    return overlaps
 
 
 def _shares(boxes: Mapping[str, Box], size: tuple[int, int]) -> _Named:
@@ -228,5 +228,5 @@ def _shares(boxes: Mapping[str, Box], size: tuple[int, int]) -> _Named:
 
 def _by_name(boxes: Iterable[_Named]) -> dict[str, list[Box]]:
     """Returns the boxes of all samples by name; NaN for missing boxes."""
-    each = [dict(one) for one in boxes]
-    return {name: [one.get(name, _UNKNOWN) for one in each] for name in sorted({name for one in each for name in one})}
+    samples = [dict(named) for named in boxes]
+    return {name: [sample.get(name, _UNKNOWN) for sample in samples] for name in sorted(set[str]().union(*samples))}

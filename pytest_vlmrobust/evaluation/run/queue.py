@@ -150,24 +150,24 @@ class Queue:
         the first in size.
         """
         window = self._window(limits)
-        if not window or any(one.stage in ("new", "preparing") for one in window):
+        if not window or any(entry.stage in ("new", "preparing") for entry in window):
             return [], False
-        if failed := [one for one in window[: limits.size] if one.stage == "failed"]:
-            for one in failed:
-                self.finish(one, None, one.error)
+        if failed := [entry for entry in window[: limits.size] if entry.stage == "failed"]:
+            for entry in failed:
+                self.finish(entry, None, entry.error)
             return [], True
-        place = {one: number for number, one in enumerate(window) if one.stage == "ready"}
+        place = {entry: number for number, entry in enumerate(window) if entry.stage == "ready"}
         first = window[0].pixels
-        rank = {one: (one.query not in self.demanded, abs(one.pixels - first), number) for one, number in place.items()}
+        rank = {entry: (entry.query not in self.demanded, abs(entry.pixels - first), number) for entry, number in place.items()}
         ranked = sorted(place, key=rank.__getitem__)[: limits.size]
-        held = accumulate(one.bytes for one in ranked)
+        held = accumulate(entry.bytes for entry in ranked)
         chosen = [
-            one for number, (one, total) in enumerate(zip(ranked, held, strict=True)) if not number or total <= limits.bytes
+            entry for number, (entry, total) in enumerate(zip(ranked, held, strict=True)) if not number or total <= limits.bytes
         ]
         batch = sorted(chosen, key=place.__getitem__)
-        for one in batch:
-            self.take(one)
-            one.stage = "asked"
+        for entry in batch:
+            self.take(entry)
+            entry.stage = "asked"
         return batch, False
 
     def next_new(self, limits: Limits, fits: Callable[[PendingQuery], bool] = lambda _question: True) -> PendingQuery | None:
@@ -177,7 +177,7 @@ class Queue:
         """
         ahead = islice(self._order(), _PREPARED_AHEAD * limits.size * limits.lanes)  # the next batch comes from the first of them
         questions = ahead if self._held < AHEAD_BYTES else self._window(limits)
-        question = next((one for one in questions if one.stage == "new"), None)
+        question = next((entry for entry in questions if entry.stage == "new"), None)
         if question is None or not fits(question):
             return None
         question.stage = "preparing"
@@ -190,7 +190,8 @@ class Queue:
         """Returns the candidates for the next batch: twice as many as it holds, if memory allows."""
         leading = next(self._order(), None)
         if limits.size == 1 or (leading is not None and leading.cell.setting == AGAIN):  # it need not wait for earlier questions
-            first = (one for one in islice(self._order(), _PREPARED_AHEAD * limits.lanes) if one.stage in ("ready", "failed"))
+            ahead = islice(self._order(), _PREPARED_AHEAD * limits.lanes)
+            first = (entry for entry in ahead if entry.stage in ("ready", "failed"))
             return list(islice(chain(first, self._order()), 1))
         window: list[PendingQuery] = []
         held = 0
@@ -235,21 +236,21 @@ class Queue:
         """
         self.take(question)
         self._unlead(question)
-        for one in (question, *question.followers):
-            one.stage, one.prediction, one.error, one.prepared, one.leader = "done", prediction, error, None, None
-            if one.waited:
-                self.done.append(one)
+        for entry in (question, *question.followers):
+            entry.stage, entry.prediction, entry.error, entry.prepared, entry.leader = "done", prediction, error, None, None
+            if entry.waited:
+                self.done.append(entry)
             elif prediction is None or prediction.finish_reason != "error":
-                self._known.pop(one.query, None)
+                self._known.pop(entry.query, None)
         question.followers = []
 
     def collect(self) -> tuple[dict[Query, Prediction], BaseException | None]:
         """Removes and returns the available answers; without any, returns the first error."""
-        found = {one.query: one.prediction for one in self.done if one.prediction is not None}
-        self.done = [one for one in self.done if one.prediction is None]
-        for query in found:
+        answers = {entry.query: entry.prediction for entry in self.done if entry.prediction is not None}
+        self.done = [entry for entry in self.done if entry.prediction is None]
+        for query in answers:
             self._known.pop(query, None)
-        return found, None if found or not self.done else self.done[0].error
+        return answers, None if answers or not self.done else self.done[0].error
 
     def leave_elsewhere(self, question: PendingQuery) -> None:
         """Records that another process works on a question; a question without callers is dropped."""

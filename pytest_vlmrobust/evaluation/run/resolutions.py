@@ -33,7 +33,7 @@ def preprocessing(native_long_edge: int | None = None) -> list[str]:
     ['resolution:27+pad_white:40', 'resolution:27+pad_white:53']
     """
     edge = native_long_edge or _PUBLISHED_EDGE
-    found = [
+    settings = [
         f"resolution:{twelfths(edge, before)}+{name}:{twelfths(edge, after)}"
         for names, sizes in ((_PADDING, PADDED), ((*_PLAIN_ENLARGING, *_networks()), ENLARGED))
         for name in names
@@ -41,7 +41,7 @@ def preprocessing(native_long_edge: int | None = None) -> list[str]:
         for after in larger
         if twelfths(edge, after) > twelfths(edge, before)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(settings))
 
 
 def twelfths(edge: int, count: int) -> int:
@@ -95,19 +95,19 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
     by_grid: dict[tuple[str, ...], list[CellResult]] = {}
     for rungs in alike:
         by_grid.setdefault(_seen(rungs[0]) or (), []).append(rungs[0])
-    found = [
+    notes = [
         f"{_named(rungs)} showed the same images, as happens when no image is larger than the lowest of these"
         for rungs in alike
         if len(rungs) > 1
     ]
     if unknown := by_grid.pop((), []):
-        found.append(f"the model does not say at which size it received {_named(unknown)}: whether these differ is unknown")
-    found += [
+        notes.append(f"the model does not say at which size it received {_named(unknown)}: whether these differ is unknown")
+    notes += [
         f"{_named(rungs)} reached the model at one size ({seen[0]}): the size limits of its processor undid them"
         for seen, rungs in by_grid.items()
         if len(rungs) > 1
     ]
-    return tuple(found)
+    return tuple(notes)
 
 
 def why_not_received(results: Sequence[CellResult]) -> tuple[int, str]:
@@ -134,18 +134,18 @@ def _named(results: Sequence[CellResult]) -> str:
 
 def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[CellResult]]:
     """Groups rungs by their answer keys: equal keys mean identical pixels."""
-    found: dict[tuple[str, ...], list[CellResult]] = {}
+    by_keys: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
         if result.cell.setting.name in _LADDERS:
             known = result.keys if all(result.keys) else (str(result.cell.setting),)
-            found.setdefault(known, []).append(result)
-    return found
+            by_keys.setdefault(known, []).append(result)
+    return by_keys
 
 
 def _seen(result: CellResult, names: Sequence[str] = _DETAILS) -> tuple[str, ...] | None:
     """Returns the received sizes of all answers by the first detail that all have; ``None`` without one."""
     for name in names:
-        found = [prediction.details.get(name) for prediction in result.predictions]
-        if all(value is not None for value in found):
-            return tuple(f"{name.replace('_', ' ')} {value}" for value in found)
+        sizes = [prediction.details.get(name) for prediction in result.predictions]
+        if all(value is not None for value in sizes):
+            return tuple(f"{name.replace('_', ' ')} {value}" for value in sizes)
     return None

@@ -363,18 +363,18 @@ def chains_by_change(before: Sequence[CellResult], after: Sequence[CellResult]) 
 
     A sample with several views has no single chain.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for plain, thinking in zip(before, after, strict=True):
         if thinking.views > 1:
             continue
         outcomes = [outcome_of_chain(*pair) for pair in zip(plain.values.tolist(), thinking.values.tolist(), strict=True)]
-        found.update(_counted(outcomes, thinking.predictions))
-    return dict(found)
+        counts.update(_counted(outcomes, thinking.predictions))
+    return dict(counts)
 
 
 def _counted(outcomes: Iterable[str], predictions: Iterable[Prediction]) -> dict[str, float]:
-    pairs = [(one, words_of_thinking(said.text)) for one, said in zip(outcomes, predictions, strict=True) if one]
-    counts = Counter(f"{outcome}, {_bin_of(length)}" for outcome, length in pairs)
+    pairs = zip(outcomes, predictions, strict=True)
+    counts = Counter(f"{outcome}, {_bin_of(words_of_thinking(answer.text))}" for outcome, answer in pairs if outcome)
     return {name: float(count) for name, count in sorted(counts.items())}
 
 

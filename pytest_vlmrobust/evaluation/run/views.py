@@ -138,15 +138,15 @@ class ViewMaker:
         return self._looks[key][2]
 
     def _looked(self, samples: Sequence[Sample], setting: Setting) -> list[_Look]:
-        found = []
+        looks = []
         for sample in samples:
             made = _made(sample, setting)
             shown = sample.images if made is None else made
             seed = ",".join(map(str, self._seeds(sample, len(shown)).values()))
             sources = canonical_json([self._identity(source) for source in shown])
             chosen = () if sample.perturbed is None else (canonical_json(list(sample.perturbed)),)
-            found.append((made is not None, seed, (sources, *chosen)))
-        return found
+            looks.append((made is not None, seed, (sources, *chosen)))
+        return looks
 
     def _seeds(self, sample: Sample, count: int) -> dict[int, int]:
         """Returns the seed of each image that a setting changes, of ``count``: the first has that of the sample."""
@@ -182,7 +182,7 @@ class ViewMaker:
         return View(
             images=images,
             digests=tuple(pixels_digest(image) for image in images),
-            notes=tuple(dict.fromkeys(note for one in rendered.values() for note in one.notes)),
+            notes=tuple(dict.fromkeys(note for view in rendered.values() for note in view.notes)),
             bytes=max(size, sum(image.nbytes for image in images)),
         )
 
@@ -191,7 +191,7 @@ class ViewMaker:
         recipes = self.recipes(samples, CLEAN)
         pixels = known(set(recipes))
         return {
-            sample.id: PictureDigests(fingerprint([one.identity() for one in sample.images]), fingerprint(list(shown)))
+            sample.id: PictureDigests(fingerprint([image.identity() for image in sample.images]), fingerprint(list(shown)))
             for sample, recipe in zip(samples, recipes, strict=True)
             if (shown := pixels.get(recipe))
         }

@@ -227,7 +227,7 @@ semi_guided_published = partial(_localisation_samples, split=_one_hint, is_moved
 
 
 def _localisation_sample(material: Material, entity: Entity, split: _Split, move: Move | None, moving: frozenset[str]) -> Sample:
-    given, asked = split(entity.boxes, material.collection.hinted)
+    given, targets = split(entity.boxes, material.collection.hinted)
     in_query = move is not None and split is _one_hint
     return Sample(
         id=f"{material.id_prefix}{entity.id}",
@@ -244,7 +244,7 @@ def _localisation_sample(material: Material, entity: Entity, split: _Split, move
         seeded_by=entity.id,
         localisation=Localisation(
             size=entity.size,
-            boxes={name: box if move is None else move.box(box) for name, box in asked.items()},
+            boxes={name: box if move is None else move.box(box) for name, box in targets.items()},
             given={name: move.box(box) if move is not None and in_query else box for name, box in given.items()},
             given_in=int(in_query),
         ),

@@ -46,11 +46,11 @@ def test_no_question_is_made_that_nobody_comes_to(world: World) -> None:
     evaluator.expect([CellRequest(cell("invert"), (1, 4))])
     evaluator.result(cell("invert"), (4, 2))
     partial = evaluator._partial[cell("invert")]
-    assert partial.asked.keys() == {1, 2, 4}
-    known = dict(partial.asked)
+    assert partial.queries.keys() == {1, 2, 4}
+    known = dict(partial.queries)
     assert evaluator.result(cell("invert")).values.tolist() == [1] * 6
     assert sorted(world.model.asked_about) == EVERYONE
-    assert all(partial.asked[place] is asking for place, asking in known.items())  # each is made once
+    assert all(partial.queries[place] is asking for place, asking in known.items())  # each is made once
 
 
 def test_what_is_sent(world: World) -> None:
