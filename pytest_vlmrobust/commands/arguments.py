@@ -74,12 +74,12 @@ def run_directory(text: str) -> Path:
 
     A directory of that name takes precedence.
     """
-    found = find_run(text)
-    if found is None and Path(text).name == text:
+    directory = find_run(text)
+    if directory is None and Path(text).name == text:
         hint = did_you_mean(text, [*BY_AGE, *(run.name for run in runs_of(STORE))])
         expected = f"Expected the directory of a run, {', '.join(BY_AGE)}, or a name that vlmrobust runs lists"
         raise UsageError(f"{text!r}: there is no such directory, and {STORE} holds no run of this name.{hint} {expected}")
-    return found or typed_path(text)
+    return directory or typed_path(text)
 
 
 def find_run(text: str) -> Path | None:
@@ -93,10 +93,10 @@ def find_run(text: str) -> Path | None:
     if named.exists():
         refuse_endless(named)
         return named
-    found = runs_of(STORE)
+    runs = runs_of(STORE)
     if text in BY_AGE:
-        return run_by_age(text, found, STORE)
-    return next((run for run in found if run.name == text), None)
+        return run_by_age(text, runs, STORE)
+    return next((run for run in runs if run.name == text), None)
 
 
 def runs_of(store: Path) -> list[Path]:

@@ -110,9 +110,9 @@ def nel(run: Run, *, out: NewFolder, model: Model = "") -> int:
     say(f"{out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
     for benchmark in written:
         if benchmark.unscored:
-            asked = benchmark.results + benchmark.unscored
+            total = benchmark.results + benchmark.unscored
             tell(
-                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
+                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(total, 'sample')} left out: "
                 "inferences failed, which nel cannot express"
             )
     for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):

@@ -167,8 +167,8 @@ def _show_questions(data: str, settings: Sequence[Setting], seed: int) -> int:
 
     samples, printed = resolve(data).samples(), None
     for setting in settings:
-        both = ((one, perturbed(one, setting, seed=derive_seed(seed, one.seeded_by or one.id))) for one in samples)
-        before, after = next(((one, other) for one, other in both if one != other), (None, None))
+        pairs = ((q, perturbed(q, setting, seed=derive_seed(seed, q.seeded_by or q.id))) for q in samples)
+        before, after = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
         if before is None or after is None:
             say(f"{setting} changes none of the {quantity(len(samples), 'question')} of {data}")
             continue
@@ -235,22 +235,22 @@ def data(
 
     if out and out.suffix.lower() not in {".html", ".htm"}:
         raise UsageError(f"--out {out} is no page. Expected a name that ends with .html")
-    found = profile(resolve(file, data_dir=folder))
-    widest = max(len(name) for name, _ in found.facts)
-    for name, fact in found.facts:
+    overview = profile(resolve(file, data_dir=folder))
+    widest = max(len(name) for name, _ in overview.facts)
+    for name, fact in overview.facts:
         tell(f"{name:<{widest}}  {on_one_line(fact)}")
-    for note in found.notes:
+    for note in overview.notes:
         tell(f"note: {on_one_line(note, None)}")
     if out:
         from pytest_vlmrobust.reporting.html.page import render_questions
         from pytest_vlmrobust.reporting.writing import write_out
 
-        write_out(out, render_questions(found))
-        say(f"{out}: {quantity(len(found.questions), 'question')} drawn")
-    if found.refusal:
-        complain(f"a run with these data is refused: {found.refusal}")
-    if found.unread:
-        count = quantity(len(found.unread), "image")
-        more = [f"… and {len(found.unread) - NAMED} more"] if len(found.unread) > NAMED else []
-        raise UsageError("\n  ".join([f"{count} cannot be read; mend or remove these rows:", *found.unread[:NAMED], *more]))
-    return int(bool(found.refusal))
+        write_out(out, render_questions(overview))
+        say(f"{out}: {quantity(len(overview.questions), 'question')} drawn")
+    if overview.refusal:
+        complain(f"a run with these data is refused: {overview.refusal}")
+    if overview.unread:
+        count = quantity(len(overview.unread), "image")
+        more = [f"… and {len(overview.unread) - NAMED} more"] if len(overview.unread) > NAMED else []
+        raise UsageError("\n  ".join([f"{count} cannot be read; mend or remove these rows:", *overview.unread[:NAMED], *more]))
+    return int(bool(overview.refusal))

@@ -57,11 +57,11 @@ def reproduce(
         return 0
     if called and not runs:
         raise UsageError("vlmrobust reproduce: --as says what models and datasets of a run are called: name the run with --run")
-    found = reproduction.reproduce(paper, table, runs=runs or (), called=reproduction.parse_names(called or ()))
+    result = reproduction.reproduce(paper, table, runs=runs or (), called=reproduction.parse_names(called or ()))
     if as_json:
-        say(json.dumps({"reproduction_version": 1, **to_plain(found)}, indent=1))
+        say(json.dumps({"reproduction_version": 1, **to_plain(result)}, indent=1))
     else:
-        show(_rendered(found, width=width(), color=in_color()).rstrip("\n"))
+        show(_rendered(result, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 
@@ -70,11 +70,11 @@ def _list(*, as_json: bool) -> None:
 
     every = [paper(name) for name in papers()]
     if as_json:
-        listed = {one.name: {number: table.caption for number, table in one.tables.items()} for one in every}
+        listed = {entry.name: {number: table.caption for number, table in entry.tables.items()} for entry in every}
         say(json.dumps(listed, indent=1))
         return
-    for one in every:
-        say(_contents([*one.tables.values()], one.title))
+    for entry in every:
+        say(_contents([*entry.tables.values()], entry.title))
 
 
 # The papers' tables: as printed, with our number next to each.

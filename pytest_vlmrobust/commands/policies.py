@@ -166,7 +166,7 @@ def render_policy(policy: Policy, *, width: int, color: bool) -> str:
 def _shared(sources: Sequence[str]) -> str:
     """Returns the file or folder common to all lines, which rows need not name; empty if none."""
     for sign in ":/":
-        places = {found + sign if found else "" for found in (source.rpartition(sign)[0] for source in sources)}
+        places = {prefix + sign if prefix else "" for prefix in (source.rpartition(sign)[0] for source in sources)}
         if len(places) == 1:
             return places.pop()
     return ""

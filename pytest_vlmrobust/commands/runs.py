@@ -64,10 +64,10 @@ def runs(*, store: Store = STORE, last: Annotated[int, number("runs", "how many 
     from pytest_vlmrobust.reporting.sweeps import legend
     from pytest_vlmrobust.reporting.writing import render_table
 
-    found = _some_runs(store)
+    directories = _some_runs(store)
     rows: list[tuple[str, ...]] = []
     numbers: list[Number] = []
-    for directory in found[:last]:
+    for directory in directories[:last]:
         try:
             run = read_and_complain(directory)
         except StoreError as error:
@@ -84,17 +84,17 @@ def runs(*, store: Store = STORE, last: Annotated[int, number("runs", "how many 
     show(render_table(header, shown, names=names, width=width(), color=in_color(), whole=whole).rstrip("\n"))
     if marks := legend(numbers):
         say(marks)
-    if (hidden := len(found) - last) > 0:
-        say(f"… and {quantity(hidden, 'older run')}: --last {len(found)} lists all")
+    if (hidden := len(directories) - last) > 0:
+        say(f"… and {quantity(hidden, 'older run')}: --last {len(directories)} lists all")
     return 0
 
 
 def _some_runs(store: Path) -> list[Path]:
-    found = runs_of(store)
-    if not found:
+    directories = runs_of(store)
+    if not directories:
         problem = "holds no run" if store.is_dir() else "there is no such directory"
         raise StoreError(f"{store}: {problem}. Run pytest --vlm=NAME first, or name another store with --store")
-    return found
+    return directories
 
 
 def _key_numbers(headline: Headline) -> dict[str, Number]:
@@ -321,8 +321,8 @@ def _last_go(store: Path, branch: str, run: RunFiles) -> RunFiles | None:
             foreign = bool(ours) and project_of(manifest) != ours
             if branch_of(manifest) != branch or foreign or directory.resolve() == run.directory.resolve():
                 continue
-            if (found := read_and_complain(directory)).decision is Decision.GO:
-                return found
+            if (candidate := read_and_complain(directory)).decision is Decision.GO:
+                return candidate
         except StoreError as error:
             complain(str(error))
     return None

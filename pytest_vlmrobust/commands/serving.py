@@ -136,38 +136,39 @@ def probe(
     """
     from pytest_vlmrobust.backends import BackendOptions, probing, resolve
 
-    found = probing.probe(resolve(model, models_file=models), BackendOptions(device=device, notice=complain))
+    result = probing.probe(resolve(model, models_file=models), BackendOptions(device=device, notice=complain))
     if as_json:
-        say(json.dumps({"usable": found.usable, **dataclasses.asdict(found)}, indent=1))
+        say(json.dumps({"usable": result.usable, **dataclasses.asdict(result)}, indent=1))
     else:
-        for name, text in _lines(found):
+        for name, text in _lines(result):
             wrapped = textwrap.wrap(text, _COLUMNS - _INDENT, break_long_words=False, break_on_hyphens=False)
             for place, line in enumerate(wrapped):
                 say(f"{name if place == 0 else '':<{_INDENT}}{line}")
-    return EXIT_CODES[Decision.GO if found.usable else Decision.INCOMPLETE]
+    return EXIT_CODES[Decision.GO if result.usable else Decision.INCOMPLETE]
 
 
-def _lines(found: ModelProbe) -> Iterator[tuple[str, str]]:
+def _lines(result: ModelProbe) -> Iterator[tuple[str, str]]:
     """Yields the results of a probe, as names and texts."""
-    yield "model", f"{found.model}, by the backend {found.backend}" + (f", revision {found.revision}" if found.revision else "")
-    if found.deployment:
-        yield "request", ", ".join(f"{key}: {json.dumps(value)}" for key, value in found.deployment.items())
-    for server in found.servers:
+    revision = f", revision {result.revision}" if result.revision else ""
+    yield "model", f"{result.model}, by the backend {result.backend}{revision}"
+    if result.deployment:
+        yield "request", ", ".join(f"{key}: {json.dumps(value)}" for key, value in result.deployment.items())
+    for server in result.servers:
         yield "server", _server(server)
         for fact in server.learned:
             yield "", f"it {fact}"
         for way, problem in server.ways.items():
             yield "", f"{way}: {problem or 'works'}"
-    if found.backend == "openai" and not found.revision:
+    if result.backend == "openai" and not result.revision:
         yield "revision", "none is declared: a gate measures and is never GO (write openai:BASE_URL#NAME@REVISION)"
-    if found.answer:
-        yield "choices", f"are answered by {found.answer}"
-        yield "pictures", {True: "reach it: ", False: "DO NOT REACH IT: ", None: ""}[found.pictures] + found.evidence
-        counted = ", ".join(f"{size}: {count}" for size, count in found.picture_tokens.items())
+    if result.answer:
+        yield "choices", f"are answered by {result.answer}"
+        yield "pictures", {True: "reach it: ", False: "DO NOT REACH IT: ", None: ""}[result.pictures] + result.evidence
+        counted = ", ".join(f"{size}: {count}" for size, count in result.picture_tokens.items())
         yield "tokens", f"of one image, by its size: {counted}" if counted else "of images are not counted"
-        yield "latency", f"{_duration(found.latency_seconds)}, the first answer after {_duration(found.first_seconds)}"
-        yield "at once", _at_once(found)
-    yield ("usable", "yes") if found.usable else ("UNUSABLE", found.problem)
+        yield "latency", f"{_duration(result.latency_seconds)}, the first answer after {_duration(result.first_seconds)}"
+        yield "at once", _at_once(result)
+    yield ("usable", "yes") if result.usable else ("UNUSABLE", result.problem)
 
 
 def _server(server: ServerProbe) -> str:
@@ -177,11 +178,11 @@ def _server(server: ServerProbe) -> str:
     return f"{server.url} answers{engine}; it lists {first_few(server.models) or 'no models'}"
 
 
-def _at_once(found: ModelProbe) -> str:
-    if not found.at_once:
+def _at_once(result: ModelProbe) -> str:
+    if not result.at_once:
         return "not tried: a request takes too long"
-    failed = f", {found.at_once_failed} of them without an answer" if found.at_once_failed else ""
-    return f"{quantity(found.at_once, 'request')} in {_duration(found.at_once_seconds)}{failed}"
+    failed = f", {result.at_once_failed} of them without an answer" if result.at_once_failed else ""
+    return f"{quantity(result.at_once, 'request')} in {_duration(result.at_once_seconds)}{failed}"
 
 
 def _duration(seconds: float | None) -> str:

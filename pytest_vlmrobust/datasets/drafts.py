@@ -106,7 +106,7 @@ def with_copies(drafts: Iterable[Draft], files: Iterable[Path]) -> list[Draft]:
 
 def metadata(cells: Mapping[str, Any], place: Place, problems: Problems) -> dict[str, str]:
     """Returns the values of the columns ``meta.…`` and of the values nested under ``meta``, by name; notes problems."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
 
     def add(name: str, value: Any) -> None:
         if isinstance(value, Mapping):
@@ -119,12 +119,12 @@ def metadata(cells: Mapping[str, Any], place: Place, problems: Problems) -> dict
                 place, name, value, f"a name after {META!r} without '=', such as {META}camera, or an object of such names"
             )
         else:
-            found[name.removeprefix(META)] = str(value).lower() if isinstance(value, bool) else text_of(value).strip()
+            values[name.removeprefix(META)] = str(value).lower() if isinstance(value, bool) else text_of(value).strip()
 
     for column, value in cells.items():
         if column.startswith(META) or (column == META.rstrip(".") and value is not None):
             add(column, value)
-    return found
+    return values
 
 
 def _usual_task(draft: Draft, *, mixed: bool) -> str:
@@ -157,9 +157,9 @@ def _with_joined_groups(drafts: Sequence[Draft]) -> list[Draft]:
 
     for draft in drafts:
         if draft.pictured:
-            joined, own = top(first.setdefault(draft.pictured, draft.group)), top(draft.group)
-            if own != joined:
-                above[own] = joined
+            joined, group = top(first.setdefault(draft.pictured, draft.group)), top(draft.group)
+            if group != joined:
+                above[group] = joined
     return [replace(draft, group=top(draft.group)) for draft in drafts]
 
 
@@ -167,7 +167,7 @@ def _without_letters(options: Mapping[str, str]) -> Mapping[str, str]:
     begins = {letter: re.match(rf"\(?{letter}[.):]\s+(?=\S)", text) for letter, text in options.items()}
     if not all(begins.values()):
         return options
-    return {letter: options[letter][found.end() :] for letter, found in begins.items() if found}
+    return {letter: options[letter][prefix.end() :] for letter, prefix in begins.items() if prefix}
 
 
 def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str) -> None:

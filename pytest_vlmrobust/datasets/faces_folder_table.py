@@ -204,12 +204,12 @@ def _settings(file: Path) -> FolderSettings:
 
 def _groupings(entry: Entry, attributes: Sequence[str]) -> tuple[str, ...]:
     entries = (entry.items() if entry.is_list else []) or [entry]
-    names = [one.identifier() for one in entries]
-    for position, (one, name) in enumerate(zip(entries, names, strict=True)):
+    names = [column.identifier() for column in entries]
+    for position, (column, name) in enumerate(zip(entries, names, strict=True)):
         if name in (*REQUIRED, *OPTIONAL, *attributes):
-            one.refuse("the name of a column of its own, such as sex: this one has a meaning already")
+            column.refuse("the name of a column of its own, such as sex: this one has a meaning already")
         if name in names[:position]:
-            one.refuse("each column once")
+            column.refuse("each column once")
     return tuple(names)
 
 

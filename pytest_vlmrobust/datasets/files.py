@@ -128,10 +128,10 @@ class Problems:
         kind = f"{column}: {_KIND.split(expected)[0]}"
         self.messages.append((kind, f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}"))
 
-    def note(self, places: Sequence[Place], one: str, several: str) -> None:
+    def note(self, places: Sequence[Place], singular: str, plural: str) -> None:
         """Adds a note with the number of rows that it concerns, and the first of them."""
         if places:
-            self.notes.append(f"{self.path}: {quantity(len(places), one, several)} (the first: {places[0]})")
+            self.notes.append(f"{self.path}: {quantity(len(places), singular, plural)} (the first: {places[0]})")
 
     def raise_any(self) -> None:
         """Raises one error, if there are problems: the first of each kind, then others, and how many more there are."""

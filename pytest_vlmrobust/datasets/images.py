@@ -123,11 +123,11 @@ def why_outside(path: Path, folder: Path) -> str:
 
     A stranger's file of questions must not show a model, or its server, other images of the machine.
     """
-    found = os.path.realpath(path)
+    resolved = os.path.realpath(path)
     allowed = [str(folder), *filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep))]
-    if any(Path(found).is_relative_to(os.path.realpath(root)) for root in allowed):
+    if any(Path(resolved).is_relative_to(os.path.realpath(root)) for root in allowed):
         return ""
-    return f"an image file below {folder}, links followed: {found} is not. Name its folder in {FOLDERS_VARIABLE} to allow it"
+    return f"an image file below {folder}, links followed: {resolved} is not. Name its folder in {FOLDERS_VARIABLE} to allow it"
 
 
 def image_identity(content_digest: str, position: int = 0) -> str:

@@ -128,9 +128,9 @@ class OwnRows:
 
     def _report_unknown_keys(self) -> None:
         """Adds one problem for each unknown key, because a file usually has it in every row."""
-        for key, found in self._unknown.items():
-            place, value = found[0]
-            rows = f" (the first of {len(found)} rows with it)" if len(found) > 1 else ""
+        for key, occurrences in self._unknown.items():
+            place, value = occurrences[0]
+            rows = f" (the first of {len(occurrences)} rows with it)" if len(occurrences) > 1 else ""
             plain = key.strip().casefold()
             usual = next((name for name in KEYS if plain in (name, *OTHER_NAMES.get(name, ()))), "")
             other = f"If it describes the question, call it {META}{key}.{did_you_mean(key, KEYS)}"

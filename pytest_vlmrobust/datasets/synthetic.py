@@ -198,12 +198,12 @@ def _circular() -> Iterator[_Row]:
 
 
 def _resbench() -> Iterator[_Row]:
-    asked = (
+    questions = (
         ("MCQ", "Which colour is the shape?\nA. red\nB. green\nC. blue\nD. yellow", "A", "perception", "IS"),
         ("VQA", "What does the sign say?", "red square", "OCR", "STU"),
         ("mathQA", "How many corners has the shape?", "4", "math", "Geo"),
     )
-    for number, (kind, question, answer, category, part) in enumerate(asked):
+    for number, (kind, question, answer, category, part) in enumerate(questions):
         for step, long_edge in enumerate(RUNGS):
             cells = {"index": str(number * len(RUNGS) + step), "question": question, "answer": answer, "prediction": ""}
             categories = {"l1-category": category, "l2-category": part, "resolution": str(long_edge), "question_type": kind}

@@ -154,8 +154,8 @@ def _named_images(folder: Path, form: re.Pattern[str]) -> Iterator[FileRecord]:
         raise DatasetError(f"{folder} is read as images whose names have the form {form.pattern!r}, and {named}")
     yield FileRecord(1, ["index", "image_path", *form.groupindex], _NO_TEXT)
     for line, file in enumerate(files, 2):
-        found = form.fullmatch(file.stem)
-        yield FileRecord(line, [file.name, file.name, *(found.groupdict("").values() if found else ())], _NO_TEXT)
+        match = form.fullmatch(file.stem)
+        yield FileRecord(line, [file.name, file.name, *(match.groupdict("").values() if match else ())], _NO_TEXT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,25 +185,25 @@ def look_alikes(word: str) -> tuple[str, ...]:
 
 
 def _reading_question(rng: np.random.Generator, page: Page) -> WordQuestion:
-    asked = page.letterings[int(rng.integers(len(page.letterings)))]
-    others = [w.word for w in page.letterings if w is not asked]
-    near = [w for w in look_alikes(asked.word)[:6] if w not in others]
+    target = page.letterings[int(rng.integers(len(page.letterings)))]
+    others = [w.word for w in page.letterings if w is not target]
+    near = [w for w in look_alikes(target.word)[:6] if w not in others]
     near = [near[i] for i in rng.permutation(len(near))]
-    options = [asked.word, *others, *near][: len(LETTERS)]
-    text = f"Which word is at the {asked.place}?" if others else "Which word is in the picture?"
-    changed_by = _reading(asked) | (_PLACE if others else frozenset())
-    return WordQuestion("read", "read", text, asked.word, _shuffle(rng, options), changed_by)
+    options = [target.word, *others, *near][: len(LETTERS)]
+    text = f"Which word is at the {target.place}?" if others else "Which word is in the picture?"
+    changed_by = _reading(target) | (_PLACE if others else frozenset())
+    return WordQuestion("read", "read", text, target.word, _shuffle(rng, options), changed_by)
 
 
 def _ink(rng: np.random.Generator, page: Page) -> WordQuestion:
-    asked = page.letterings[int(rng.integers(len(page.letterings)))]
+    target = page.letterings[int(rng.integers(len(page.letterings)))]
     by_word = rng.random() < 0.5
-    text = f"What color is the word {asked.word}?" if by_word else f"What color is the word at the {asked.place}?"
-    present = [w.color for w in page.letterings if w is not asked]
-    absent = [color for color in INKS if color != asked.color and color not in present]
-    options = [asked.color, *present, *(absent[i] for i in rng.permutation(len(absent)))][: len(LETTERS)]
-    changed_by = frozenset({"colour"}) | (_reading(asked) if by_word else _PLACE)
-    return WordQuestion("ink", "ink", text, asked.color, _shuffle(rng, options), changed_by)
+    text = f"What color is the word {target.word}?" if by_word else f"What color is the word at the {target.place}?"
+    present = [w.color for w in page.letterings if w is not target]
+    absent = [color for color in INKS if color != target.color and color not in present]
+    options = [target.color, *present, *(absent[i] for i in rng.permutation(len(absent)))][: len(LETTERS)]
+    changed_by = frozenset({"colour"}) | (_reading(target) if by_word else _PLACE)
+    return WordQuestion("ink", "ink", text, target.color, _shuffle(rng, options), changed_by)
 
 
 def _spelling_question(rng: np.random.Generator, page: Page) -> WordQuestion:

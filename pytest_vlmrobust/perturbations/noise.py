@@ -55,9 +55,9 @@ def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Imag
     Gains are stored as bytes, in steps of at most a hundredth: at most a fifteenth of ``std``.
     """
     cv2 = opencv()
-    one = int(255 / (1.0 + 4.1 * std))
-    gains = _normal_bytes(rng, image.shape, centre=one, std=one * std)
-    noisy: Image = cv2.multiply(image, gains, scale=1.0 / one, dst=gains)
+    unit_gain = int(255 / (1.0 + 4.1 * std))
+    gains = _normal_bytes(rng, image.shape, centre=unit_gain, std=unit_gain * std)
+    noisy: Image = cv2.multiply(image, gains, scale=1.0 / unit_gain, dst=gains)
     return noisy
 
 

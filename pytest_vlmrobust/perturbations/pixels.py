@@ -167,8 +167,8 @@ def fast_translate() -> Callable[..., None] | None:
         module = importlib.import_module("stringzilla")
     except ImportError:
         return None
-    found: Callable[..., None] = module.translate
-    return found
+    look_up: Callable[..., None] = module.translate
+    return look_up
 
 
 def histogram(levels: Levels) -> NDArray[np.int64]:

@@ -94,11 +94,11 @@ def _letters_before(before: Sample, after: Sample) -> Mapping[str, str]:
 
     Equal options keep their order.
     """
-    left, found = [*zip(before.options, shown(before), strict=True)], {}
+    left, originals = [*zip(before.options, shown(before), strict=True)], {}
     for letter, look in zip(after.options, shown(after), strict=True):
         same = next((pair for pair in left if pair[1] == look), None)
         if same is None:
             return dict(zip(after.options, before.options, strict=True))
         left.remove(same)
-        found[letter] = same[0]
-    return found
+        originals[letter] = same[0]
+    return originals

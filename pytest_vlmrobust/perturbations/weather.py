@@ -118,9 +118,9 @@ def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     pale = extrapolate(image, grey, 1.0 - intensity)
     opacity = np.zeros((height, width), np.uint8)
     sizes = ((1.0, 0.6, 1.0), (2.0, 0.3, 0.9), (4.5, 0.1, 0.75))
-    for own, (size, share, strength) in zip(rng.spawn(len(sizes)), sizes, strict=True):
+    for layer_rng, (size, share, strength) in zip(rng.spawn(len(sizes)), sizes, strict=True):
         count = 8_000 * intensity * share * scene_share(height, width)
-        flakes = _flakes(own, height, width, count, size=size * unit, angle=angle, bright=round(255 * strength))
+        flakes = _flakes(layer_rng, height, width, count, size=size * unit, angle=angle, bright=round(255 * strength))
         np.maximum(opacity, flakes, out=opacity)
     return overlay(pale, FLAKE, opacity)
 
@@ -140,9 +140,9 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     dim = pointwise(image, lambda values: cv2.convertScaleAbs(values, alpha=1.0 - 0.3 * intensity))
     opacity = np.zeros((height, width), np.uint8)
     lengths = ((10.0, 0.4), (18.0, 0.6), (28.0, 0.8))
-    for own, (length, strength) in zip(rng.spawn(len(lengths)), lengths, strict=True):
+    for layer_rng, (length, strength) in zip(rng.spawn(len(lengths)), lengths, strict=True):
         count = 1_000 * intensity * scene_share(height, width)
-        drops = _streaks(own, height, width, count, length=length * unit, slope=slope, bright=round(255 * strength))
+        drops = _streaks(layer_rng, height, width, count, length=length * unit, slope=slope, bright=round(255 * strength))
         np.maximum(opacity, _thicken(drops, max(1, round(length / 24 * unit + 0.25)), 1), out=opacity)
     return overlay(dim, DROP, cv2.GaussianBlur(opacity, (0, 0), max(0.3, 0.22 * unit)))
 

@@ -110,7 +110,7 @@ def typos(sample: Sample, rng: np.random.Generator, *, words: int) -> Sample:
     """
     kept = {word.casefold() for text in sample.options.values() for word in _WORD.findall(text)} | _NUMBERS
     quoted = [match.span() for match in QUOTED.finditer(sample.question)]
-    found = [
+    candidates = [
         match
         for match in _WORD.finditer(sample.question)
         if len(match[0]) >= _SHORTEST
@@ -118,7 +118,7 @@ def typos(sample: Sample, rng: np.random.Generator, *, words: int) -> Sample:
         and (match[0].islower() or not match.start())
         and not any(start <= match.start() < end for start, end in quoted)
     ]
-    misspelt = [(match, wrong) for match in found if (wrong := _misspelt(match[0], rng)) != match[0]]
+    misspelt = [(match, wrong) for match in candidates if (wrong := _misspelt(match[0], rng)) != match[0]]
     chosen = [misspelt[place] for place in rng.permutation(len(misspelt))[:words]]
     text = sample.question
     for match, wrong in sorted(chosen, key=lambda pair: -pair[0].start()):
@@ -246,10 +246,10 @@ def antonym(sample: Sample) -> Sample:
         or "#" in question
     ):
         return sample
-    found = [(match, other) for words, other in _COMPLEMENTS for match in re.finditer(rf"\b{words}", question)]
-    if len(found) != 1:
+    matches = [(match, other) for words, other in _COMPLEMENTS for match in re.finditer(rf"\b{words}", question)]
+    if len(matches) != 1:
         return sample
-    ((match, other),) = found
+    ((match, other),) = matches
     rest = f"{question[: match.start()]}#{question[match.end() :]}"
     if _UNCERTAIN.search(rest):
         return sample

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UsageError
@@ -33,7 +33,8 @@ _MOST_VIEWS = 10_000
 _NAMES_LIKE = 2_000
 """Ids that a mistyped id is compared with."""
 _CACHED = 6
-"""Results that are remembered, with a few numbers for each answer."""
+"""Results in memory, with a few numbers for each answer."""
+T = TypeVar("T")
 
 
 class Scored(NamedTuple):
@@ -99,8 +100,7 @@ class Browser:
         """Returns the categories of the samples of a dataset, or of all of them, sorted."""
         with self._reading() as connection:
             key = ("categories", dataset, self._version(connection))
-            found: list[str] = self._once(key, lambda: self._search(connection).categories(dataset))
-            return found
+            return self._once(key, lambda: self._search(connection).categories(dataset))
 
     def names_like(self, dataset: str, sample: str) -> list[str]:
         """Returns sample ids of a dataset with a length similar to a mistyped id."""
@@ -121,8 +121,7 @@ class Browser:
         """
         with self._reading() as connection:
             key = ("answers", criteria, sort, None if cells is None else frozenset(cells), self._version(connection))
-            found: AnswerKeys = self._once(key, lambda: self._search(connection).answers(criteria, sort, cells))
-            return found
+            return self._once(key, lambda: self._search(connection).answers(criteria, sort, cells))
 
     def samples(
         self, criteria: AnswerFilter, sort: str, cells: Collection[tuple[str, int]] | None = None
@@ -134,8 +133,7 @@ class Browser:
         order = "first" if sort == "data" else "harmed desc, wrong desc, first"
         with self._reading() as connection:
             key = ("samples", criteria, order, None if cells is None else frozenset(cells), self._version(connection))
-            found: list[MatchingSample] = self._once(key, lambda: self._search(connection).samples(criteria, order, cells))
-            return found
+            return self._once(key, lambda: self._search(connection).samples(criteria, order, cells))
 
     # Reading.
 
@@ -151,8 +149,8 @@ class Browser:
     def find(self, run: str, model: str, dataset: str, sample: str, setting: str) -> Seen | None:
         """Returns the question and answers of a sample by names; ``None`` if it was not asked."""
         with self._reading() as connection:
-            asked = (run, model, dataset, setting)
-            cell = next((cell for cell in self._cells(connection) if (cell.run, *cell[2:5]) == asked), None)
+            names = (run, model, dataset, setting)
+            cell = next((cell for cell in self._cells(connection) if (cell.run, *cell[2:5]) == names), None)
             place = None if cell is None else self._place(connection, run, dataset, sample)
             if cell is None or place is None:
                 return None
@@ -235,14 +233,15 @@ class Browser:
         """Returns a version that changes when another process writes to one of the files."""
         return tuple(connection.execute(f"pragma {self._schema(name)}.data_version").fetchone()[0] for name in self._attached)
 
-    def _once(self, key: object, find: Callable[[], Any]) -> Any:
+    def _once(self, key: object, find: Callable[[], T]) -> T:
         """Returns the cached result for a key, or computes it."""
         if key not in self._cached:
             self._cached[key] = find()
             while len(self._cached) > _CACHED:
                 self._cached.popitem(last=False)
         self._cached.move_to_end(key)
-        return self._cached[key]
+        result: T = self._cached[key]
+        return result
 
     def _cells(self, connection: sqlite3.Connection) -> list[BrowsedCell]:
         return [
@@ -269,16 +268,16 @@ class Browser:
         return None if row is None else int(row[0])
 
     def _mark(self, connection: sqlite3.Connection, cell: BrowsedCell, cells: Iterable[BrowsedCell], place: int) -> Scored | None:
-        own = self._scores(connection, cell, place)
-        if not own:
+        scores = self._scores(connection, cell, place)
+        if not scores:
             return None
         clean = next(
             (c for c in cells if (c.run, c.model, c.dataset, c.setting) == (cell.run, cell.model, cell.dataset, CLEAN_NAME)), None
         )
         before = self._scores(connection, clean, place) if clean else []
-        states = {state for _, state in own}
+        states = {state for _, state in scores}
         state = next((name for name in ("error", "scored") if name in states), "unparsed")
-        value = math.nan if state == "error" else max((value for value, _ in own if value is not None), default=math.nan)
+        value = math.nan if state == "error" else max((value for value, _ in scores if value is not None), default=math.nan)
         flip = ""
         if before and before[0][0] is not None and not math.isnan(value):
             flip = "harmful" if value < before[0][0] else "helpful" if value > before[0][0] else "none"

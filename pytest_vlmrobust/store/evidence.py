@@ -207,15 +207,15 @@ class Evidence(Database):
 
     def digest(self) -> str:
         """Returns the SHA-256 of all answers and their subjects: the same for every copy."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         with self._reading():
             query = (
                 "select model, dataset, setting, place, key, prediction, value, state, rule, answer from answers "
                 "join cells on cells.id = answers.cell order by model, dataset, setting, place"
             )
             for row in self._connection.execute(query):
-                found.update(repr(row).encode("utf-8", "backslashreplace"))
-        return found.hexdigest()
+                digest.update(repr(row).encode("utf-8", "backslashreplace"))
+        return digest.hexdigest()
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
         """Stores the fingerprint of a model; storing it again changes nothing."""
@@ -339,8 +339,8 @@ class Evidence(Database):
                 places |= set(scores.places)
                 cells.append(repr((str(cell.setting), scores.places, scores.keys, scores.values, scores.states)).encode())
         samples = self.samples(dataset) if places else ()
-        asked = [samples[place] for place in places]
-        contents = [[one.question, list(one.options.items()), len(one.images), pixels.get(one.id, "")] for one in asked]
+        questions = [samples[place] for place in places]
+        contents = [[q.question, list(q.options.items()), len(q.images), pixels.get(q.id, "")] for q in questions]
         return members(without_halves(canonical_json(content)).encode() for content in contents), members(cells)
 
     def damage(self) -> str:
@@ -364,8 +364,8 @@ class Evidence(Database):
         """Whether a cell has answers at these indices, with these hashes if known."""
         with self._reading():
             query = "select place, key, prediction, value, state, rule, answer from answers where cell = ?"
-            found = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
-        return all(place in found and expected in (None, hash(found[place])) for place, expected in hashes.items())
+            rows = {row[0]: row for row in self._connection.execute(query, (self._number(cell),))}
+        return all(place in rows and expected in (None, hash(rows[place])) for place, expected in hashes.items())
 
     def cells(self) -> list[Cell]:
         """Returns the cells that were evaluated, sorted; without probes, which no test is about."""

@@ -127,9 +127,9 @@ class JournalReader:
         with self._lock:
             try:
                 with self.path.open("rb") as stream:
-                    found = os.fstat(stream.fileno())
-                    if (found.st_dev, found.st_ino) != self._identity or found.st_size < self._read:
-                        self._identity, self._read, self._lines, self._records = (found.st_dev, found.st_ino), 0, 0, {}
+                    status = os.fstat(stream.fileno())
+                    if (status.st_dev, status.st_ino) != self._identity or status.st_size < self._read:
+                        self._identity, self._read, self._lines, self._records = (status.st_dev, status.st_ino), 0, 0, {}
                     stream.seek(self._read)
                     new = stream.read()
             except OSError as error:

@@ -191,7 +191,7 @@ def _refuse_other_models(connection: sqlite3.Connection, source: Path) -> None:
     here, there = (_fingerprints(connection, name) for name in ("main", "part"))
     for model in sorted(here.keys() & there.keys()):
         if here[model].isdisjoint(there[model]):
-            theirs, before = (first_few(sorted(found[model])) for found in (there, here))
+            theirs, before = (first_few(sorted(fingerprints[model])) for fingerprints in (there, here))
             raise StoreError(
                 f"{source}: its answers of {model!r} have the fingerprint {theirs}, and those of a store before it {before}: "
                 "other weights, settings, libraries or devices. Parts of one run have one model: leave it out, or fill it again"
@@ -200,23 +200,23 @@ def _refuse_other_models(connection: sqlite3.Connection, source: Path) -> None:
 
 def _fingerprints(connection: sqlite3.Connection, schema: str) -> dict[str, set[str]]:
     """Returns the fingerprints that the answers of each model have, by its name."""
-    found: dict[str, set[str]] = {}
+    fingerprints: dict[str, set[str]] = {}
     for (content,) in connection.execute(f"select content from {schema}.contexts").fetchall():  # noqa: S608 - names of ours
         with contextlib.suppress(ValueError, AttributeError, RecursionError):  # contexts in a damaged store
             about = json.loads(content)
             if about.get("fingerprint"):
-                found.setdefault(str(about.get("model")), set()).add(str(about["fingerprint"]))
-    return found
+                fingerprints.setdefault(str(about.get("model")), set()).add(str(about["fingerprint"]))
+    return fingerprints
 
 
 def _differing_answers(rows: _Part, source: Path) -> Iterator[str]:
     """Yields in words the questions whose answers in both stores do not agree."""
-    found = rows.run(
+    pairs = rows.run(
         "select there.key, there.answer, here.answer, about.content from part.predictions there "
         "cross join main.predictions here using (key) cross join part.contexts about on about.id = there.context "
         "where {rows} and there.answer != here.answer order by there.key"
     )
-    for key, there, here, content in found:
+    for key, there, here, content in pairs:
         first, second = (
             decode_prediction(text, partial("{}: the prediction {!r}".format, source, key)) for text in (here, there)
         )
@@ -240,7 +240,7 @@ def _agree(first: Prediction, second: Prediction) -> bool:
     if first.logprobs.keys() != second.logprobs.keys():
         return False
     pairs = ((value, second.logprobs[letter]) for letter, value in first.logprobs.items())
-    return all(one == other or math.isclose(one, other, rel_tol=0.0, abs_tol=_ROUNDING) for one, other in pairs)
+    return all(value == other or math.isclose(value, other, rel_tol=0.0, abs_tol=_ROUNDING) for value, other in pairs)
 
 
 _COPY = replace(

@@ -65,9 +65,9 @@ class Store(Database):
     def get_encoded(self, keys: Iterable[str]) -> dict[str, str]:
         """Returns the stored JSON of predictions by key; missing keys are left out."""
         with self._reading():
-            found: dict[str, str] = dict(self._select(_ANSWERS, list(keys)))
-            self._see(found)
-        return found
+            predictions: dict[str, str] = dict(self._select(_ANSWERS, list(keys)))
+            self._see(predictions)
+        return predictions
 
     def decoded(self, key: str, text: str) -> Prediction:
         """Reads one of the predictions that :meth:`get_encoded` returns."""
@@ -82,11 +82,11 @@ class Store(Database):
         """Returns up to ``most`` predictions of a model and a dataset, by their names at that time."""
         with self._reading():
             contexts = self._connection.execute("select id, content from contexts").fetchall()
-            own = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
-            places = ", ".join("?" * len(own))
+            context_ids = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
+            places = ", ".join("?" * len(context_ids))
             rows = self._connection.execute(
                 f"select key, answer from predictions where context in ({places}) limit ?",  # noqa: S608 - question marks only
-                (*own, most),
+                (*context_ids, most),
             ).fetchall()
         return [self.decoded(key, answer) for key, answer in rows]
 

@@ -63,18 +63,18 @@ LOST = "Whatever deleted or changed it must not do so during a run. Run it again
 def file_identity(path: Path) -> tuple[int, int] | None:
     """Returns the identity of the file at a path; ``None`` without a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def replacement(path: Path, identity: tuple[int, int] | None) -> str:
     """Returns a sentence if a path no longer leads to the file opened there; else an empty text."""
-    found = file_identity(path)
-    if found is not None and found == identity:
+    current = file_identity(path)
+    if current is not None and current == identity:
         return ""
-    what = "was deleted or moved away" if found is None else "was replaced by another file"
+    what = "was deleted or moved away" if current is None else "was replaced by another file"
     return f"{path}: {what} during the run. {LOST}"
 
 
@@ -84,10 +84,10 @@ _QUICK_TO_READ = 16 * 2**20
 
 def file_sum(path: Path) -> str:
     """Returns what a file is recognised by: its SHA-256, or where that takes long, which file it is, its size and last change."""
-    found = path.stat()
-    if found.st_size <= _QUICK_TO_READ:
+    status = path.stat()
+    if status.st_size <= _QUICK_TO_READ:
         return file_digest(path)
-    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
 
 
 def alteration(path: Path, known: str) -> str:

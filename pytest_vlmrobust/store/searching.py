@@ -58,8 +58,8 @@ class AnswerFilter:
 
     def takes(self, cell: BrowsedCell) -> bool:
         """Whether answers of a cell may be among them."""
-        asked = cell.setting
-        named = self.setting in {"", asked} or asked.partition(":")[0] == self.setting
+        setting = cell.setting
+        named = self.setting in {"", setting} or setting.partition(":")[0] == self.setting
         return named and self.model in {"", cell.model} and self.dataset in {"", cell.dataset}
 
 
@@ -132,7 +132,7 @@ class Search:
 
     def categories(self, dataset: str) -> list[str]:
         """Returns the categories of the samples of a dataset, or of all of them, sorted."""
-        found = {
+        categories = {
             str(value)
             for name in self._numbers
             for (value,) in self._connection.execute(
@@ -142,7 +142,7 @@ class Search:
             )
             if value
         }
-        return sorted(found)
+        return sorted(categories)
 
     def answers(self, criteria: AnswerFilter, sort: str, cells: Collection[tuple[str, int]] | None) -> AnswerKeys:
         """Returns the answers that are looked for, in an order of ``SORTS``."""
@@ -241,10 +241,10 @@ class Search:
             f"{topic}{kept}where c.run = {number}"
         )
 
-    def _choose_topics(self, criteria: AnswerFilter, asked: Iterable[tuple[str, str]]) -> None:
+    def _choose_topics(self, criteria: AnswerFilter, datasets: Iterable[tuple[str, str]]) -> None:
         """Fills a temporary table with the samples of the category, and whether their question contains the text."""
         self._connection.execute("delete from topics")
-        for run, dataset in sorted(asked):
+        for run, dataset in sorted(datasets):
             query = f"select place, id, content from {self._schema(run)}.samples where dataset = ?"
             rows = []
             for place, name, content in self._connection.execute(query, (dataset,)):

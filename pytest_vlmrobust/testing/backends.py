@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BackendUnderTest:
     """A backend being checked, and its known properties."""
 
     backend: Backend
@@ -38,24 +38,24 @@ class Asked:
         """Returns its answers; a prediction that breaks the contract counts as failed."""
         return accepted(self.backend.infer(requests), requests, self.backend.name)
 
-    def told(self, ask: Callable[[Guard], T]) -> T:
+    def checked(self, ask: Callable[[Guard], T]) -> T:
         """Returns a property that it reports, checked against its contract as in a run."""
         try:
             return ask(Guard(lambda: self.backend, self.backend.name))
         except BackendError as error:
             raise AssertionError(str(error)) from error
 
-    def require_same(self, found: Sequence[Prediction], expected: Sequence[Prediction], when: str) -> None:
+    def require_same(self, answers: Sequence[Prediction], expected: Sequence[Prediction], when: str) -> None:
         """Refuses answers that differ by more than the tolerance."""
-        for request, one, other in zip(QUESTIONS, found, expected, strict=True):
-            same = [(one.text, one.method, one.finish_reason) == (other.text, other.method, other.finish_reason)]
-            same.append(one.logprobs.keys() == other.logprobs.keys())
+        for request, answer, other in zip(QUESTIONS, answers, expected, strict=True):
+            same = [(answer.text, answer.method, answer.finish_reason) == (other.text, other.method, other.finish_reason)]
+            same.append(answer.logprobs.keys() == other.logprobs.keys())
             same += [
                 math.isclose(value, other.logprobs.get(letter, math.nan), abs_tol=self.tolerance)
-                for letter, value in one.logprobs.items()
+                for letter, value in answer.logprobs.items()
             ]
             if not all(same):
-                self.fail(f"answers {request.key!r} with {_shown(one)} {when}, and with {_shown(other)} in one batch with others")
+                self.fail(f"answers {request.key!r} {when} with {_shown(answer)}, and in one batch with {_shown(other)}")
 
     def fail(self, problem: str) -> NoReturn:
         """Raises an AssertionError that names the backend."""
@@ -99,48 +99,48 @@ _MALFORMED = Request(key="malformed", images=(np.zeros((8, 8), np.uint8),), text
 # The checks.
 
 
-def _answers_each_request(asked: Asked) -> None:
-    for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
+def _answers_each_request(subject: BackendUnderTest) -> None:
+    for request, prediction in zip(QUESTIONS, subject.infer(QUESTIONS), strict=True):
         if prediction.finish_reason == "error":
-            asked.fail(f"fails to answer {request.key!r}: {prediction.error}")
-    if asked.backend.infer([]) != []:
-        asked.fail("answers where nothing was asked")
+            subject.fail(f"fails to answer {request.key!r}: {prediction.error}")
+    if subject.backend.infer([]) != []:
+        subject.fail("answers where nothing was asked")
 
 
-def _answers_alone_as_in_a_batch(asked: Asked) -> None:
-    together = asked.infer(QUESTIONS)
-    asked.require_same([asked.infer([request])[0] for request in QUESTIONS], together, "alone")
+def _answers_alone_as_in_a_batch(subject: BackendUnderTest) -> None:
+    together = subject.infer(QUESTIONS)
+    subject.require_same([subject.infer([request])[0] for request in QUESTIONS], together, "alone")
 
 
-def _keeps_the_order(asked: Asked) -> None:
-    together = asked.infer(QUESTIONS)
-    asked.require_same(asked.infer(QUESTIONS[::-1])[::-1], together, "in the opposite order")
+def _keeps_the_order(subject: BackendUnderTest) -> None:
+    together = subject.infer(QUESTIONS)
+    subject.require_same(subject.infer(QUESTIONS[::-1])[::-1], together, "in the opposite order")
 
 
-def _answers_choices_by_one_method(asked: Asked) -> None:
+def _answers_choices_by_one_method(subject: BackendUnderTest) -> None:
     methods = {True: set[str](), False: set[str]()}
-    for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
+    for request, prediction in zip(QUESTIONS, subject.infer(QUESTIONS), strict=True):
         methods[bool(request.choices)].add(prediction.method)
     if len(methods[True]) > 1:
-        asked.fail(f"answers some choices by {' and others by '.join(sorted(methods[True]))}: these are not comparable")
+        subject.fail(f"answers some choices by {' and others by '.join(sorted(methods[True]))}: these are not comparable")
     if LETTER_LOGITS in methods[False]:
-        asked.fail("scores letters where none were offered")
+        subject.fail("scores letters where none were offered")
 
 
-def _one_bad_request_spoils_no_other(asked: Asked) -> None:
-    together = asked.infer(QUESTIONS)
-    mixed = asked.infer([*QUESTIONS[:2], _MALFORMED, *QUESTIONS[2:]])
-    asked.require_same([*mixed[:2], *mixed[3:]], together, "beside a request that cannot be answered")
-    if asked.sees and mixed[2].finish_reason != "error":
-        asked.fail(f"answers an image without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
+def _one_bad_request_spoils_no_other(subject: BackendUnderTest) -> None:
+    together = subject.infer(QUESTIONS)
+    mixed = subject.infer([*QUESTIONS[:2], _MALFORMED, *QUESTIONS[2:]])
+    subject.require_same([*mixed[:2], *mixed[3:]], together, "beside a request that cannot be answered")
+    if subject.sees and mixed[2].finish_reason != "error":
+        subject.fail(f"answers an image without colours with {_shown(mixed[2])}. Expected finish_reason 'error', and why")
 
 
-def _changes_no_picture(asked: Asked) -> None:
+def _changes_no_picture(subject: BackendUnderTest) -> None:
     before = [[image.copy() for image in request.images] for request in QUESTIONS]
-    asked.infer(QUESTIONS)
+    subject.infer(QUESTIONS)
     for request, images in zip(QUESTIONS, before, strict=True):
         if not all(np.array_equal(image, old) for image, old in zip(request.images, images, strict=True)):
-            asked.fail(f"writes into the images of {request.key!r}: other questions share them. Change a copy")
+            subject.fail(f"writes into the images of {request.key!r}: other questions share them. Change a copy")
 
 
 def _picture_of(word: str, color: int, background: int) -> Image:
@@ -150,55 +150,55 @@ def _picture_of(word: str, color: int, background: int) -> Image:
     return picture
 
 
-def _looks_at_the_pictures(asked: Asked) -> None:
+def _looks_at_the_pictures(subject: BackendUnderTest) -> None:
     dark, light = _picture_of("CAT", 255, 0), _picture_of("DOG", 0, 255)
     views = ((dark,), (light,), (dark, light), (light, dark), ())
     seen = [Request(f"seen{number}", images, "Which letter?", LETTERS) for number, images in enumerate(views)]
     read = [Request(f"read{number}", images, "Which word is in the picture?") for number, images in enumerate(views)]
-    found = asked.infer(seen)
-    different = len({(one.text, *(round(value, 3) for value in one.logprobs.values())) for one in found})
-    by_letters = any(one.logprobs for one in found)
-    if different == 1 and (by_letters or len({one.text for one in asked.infer(read)}) == 1):
-        asked.fail(
+    answers = subject.infer(seen)
+    different = len({(answer.text, *(round(value, 3) for value in answer.logprobs.values())) for answer in answers})
+    by_letters = any(answer.logprobs for answer in answers)
+    if different == 1 and (by_letters or len({answer.text for answer in subject.infer(read)}) == 1):
+        subject.fail(
             "answers alike whether it is shown the word CAT on black, DOG on white, both or no image. "
             "Pass sees=False if it looks at none"
         )
-    if 1 < different < len(views) and all(one.logprobs for one in found):  # texts may well agree
-        asked.fail(f"gives {different} different answers to {len(views)} different views: an image, or its place, is lost")
+    if 1 < different < len(views) and all(answer.logprobs for answer in answers):  # texts may well agree
+        subject.fail(f"gives {different} different answers to {len(views)} different views: an image, or its place, is lost")
 
 
-def _puts_pictures_at_their_places(asked: Asked) -> None:
+def _puts_pictures_at_their_places(subject: BackendUnderTest) -> None:
     pictures = (_picture_of("CAT", 255, 0), _picture_of("DOG", 0, 255))
     words = ("Compare ", " with ", ". Which letter fits?")
 
     def answers(images: tuple[Image, ...], *texts: str) -> list[Prediction]:
-        return asked.infer([Request(f"place{number}", images, text, LETTERS) for number, text in enumerate(texts)])
+        return subject.infer([Request(f"place{number}", images, text, LETTERS) for number, text in enumerate(texts)])
 
     marked, plain = IMAGE_MARK.join(words), "".join(words)
     if _different(*answers((), marked, plain)):
-        asked.fail("sends the marks of images (U+FFFC) as text: a question without images has them removed")
+        subject.fail("sends the marks of images (U+FFFC) as text: a question without images has them removed")
     middle, first, other = answers(pictures, marked, plain, "Which letter?")
-    if all(one.logprobs for one in (middle, first, other)) and _different(first, other) and not _different(middle, first):
-        asked.fail("answers alike whether two images stand before the text or in its middle: put each at its mark (U+FFFC)")
+    if all(answer.logprobs for answer in (middle, first, other)) and _different(first, other) and not _different(middle, first):
+        subject.fail("answers alike whether two images stand before the text or in its middle: put each at its mark (U+FFFC)")
 
 
-def _different(one: Prediction, other: Prediction) -> bool:
-    return (one.text, one.finish_reason, one.logprobs) != (other.text, other.finish_reason, other.logprobs)
+def _different(first: Prediction, second: Prediction) -> bool:
+    return (first.text, first.finish_reason, first.logprobs) != (second.text, second.finish_reason, second.logprobs)
 
 
-def _has_one_fingerprint(asked: Asked) -> None:
-    first = asked.told(Guard.fingerprint)
-    if asked.told(Guard.fingerprint) != first:
-        asked.fail("has another fingerprint whenever it is asked: nothing would be found in a store")
-    asked.infer(QUESTIONS[:1])
-    if asked.told(Guard.fingerprint) != first:
-        asked.fail("has another fingerprint after it has answered: nothing would be found in a store")
+def _has_one_fingerprint(subject: BackendUnderTest) -> None:
+    first = subject.checked(Guard.fingerprint)
+    if subject.checked(Guard.fingerprint) != first:
+        subject.fail("has another fingerprint whenever it is asked: nothing would be found in a store")
+    subject.infer(QUESTIONS[:1])
+    if subject.checked(Guard.fingerprint) != first:
+        subject.fail("has another fingerprint after it has answered: nothing would be found in a store")
 
 
-def _identity_follows_files(asked: Asked) -> None:
-    ref: Any = getattr(asked.backend, "ref", None)
+def _identity_follows_files(subject: BackendUnderTest) -> None:
+    ref: Any = getattr(subject.backend, "ref", None)
     if not isinstance(ref, ModelRef):
-        asked.fail(
+        subject.fail(
             "was not opened by open_backend, which takes the identity of its files in a run. "
             'Check what open_backend(ModelRef("mine", "name of the backend", "path of a model")) returns'
         )
@@ -214,7 +214,7 @@ def _identity_follows_files(asked: Asked) -> None:
         changed.unlink(missing_ok=True)  # a link: its target stays unchanged
         changed.write_bytes(content + b"\n")
         if _identity(ref, copy) == before:
-            asked.fail(f"has the same fingerprint after {changed.name} of its model changed: stored answers would be stale")
+            subject.fail(f"has the same fingerprint after {changed.name} of its model changed: stored answers would be stale")
 
 
 def _linked(place: Path, copy: Path) -> Path:
@@ -234,46 +234,47 @@ def _identity(ref: ModelRef, place: Path) -> Mapping[str, Any]:
         opened.close()
 
 
-def _describes_itself(asked: Asked) -> None:
-    asked.told(Guard.describe)
+def _describes_itself(subject: BackendUnderTest) -> None:
+    subject.checked(Guard.describe)
 
 
-def _says_how_it_is_asked(asked: Asked) -> None:
-    asked.told(lambda guard: guard.traits)
-    asked.told(lambda guard: guard.seen_size(640, 480))
+def _says_how_it_is_asked(subject: BackendUnderTest) -> None:
+    subject.checked(lambda guard: guard.traits)
+    subject.checked(lambda guard: guard.seen_size(640, 480))
 
 
-def _counts_tokens_if_it_says_so(asked: Asked) -> None:
-    if not asked.told(lambda guard: guard.traits).counts_tokens:
+def _counts_tokens_if_it_says_so(subject: BackendUnderTest) -> None:
+    if not subject.checked(lambda guard: guard.traits).counts_tokens:
         return
-    for request, prediction in zip(QUESTIONS, asked.infer(QUESTIONS), strict=True):
+    for request, prediction in zip(QUESTIONS, subject.infer(QUESTIONS), strict=True):
         if prediction.tokens is None:
-            asked.fail(f"says that it counts tokens, and details of {request.key!r} lack them: {dict(prediction.details)}")
+            subject.fail(f"says that it counts tokens, and details of {request.key!r} lack them: {dict(prediction.details)}")
 
 
-def _prepares_on_any_thread(asked: Asked) -> None:
-    backend, traits = asked.backend, asked.told(lambda guard: guard.traits)
+def _prepares_on_any_thread(subject: BackendUnderTest) -> None:
+    backend, traits = subject.backend, subject.checked(lambda guard: guard.traits)
     if traits.infer_prepared is None:
         return
-    together = asked.infer(QUESTIONS)
+    together = subject.infer(QUESTIONS)
     with ThreadPoolExecutor(2) as threads:
-        prepared = list(threads.map(lambda request: asked.told(lambda guard: guard.prepare(request)), QUESTIONS))
-    asked.require_same(accepted(traits.infer_prepared(prepared), QUESTIONS, backend.name), together, "prepared on other threads")
+        prepared = list(threads.map(lambda request: subject.checked(lambda guard: guard.prepare(request)), QUESTIONS))
+    answers = accepted(traits.infer_prepared(prepared), QUESTIONS, backend.name)
+    subject.require_same(answers, together, "prepared on other threads")
     with ThreadPoolExecutor(traits.lanes) as lanes:
-        answers = [one for part in lanes.map(traits.infer_prepared, [[one] for one in prepared]) for one in part]
-    asked.require_same(accepted(answers, QUESTIONS, backend.name), together, "in as many threads as it has lanes")
+        answers = [reply for batch in lanes.map(traits.infer_prepared, [[p] for p in prepared]) for reply in batch]
+    subject.require_same(accepted(answers, QUESTIONS, backend.name), together, "in as many threads as it has lanes")
 
 
-def _closes_and_opens_again(asked: Asked) -> None:
-    together = asked.infer(QUESTIONS)
-    if asked.told(lambda guard: guard.is_remote) and (problem := asked.told(Guard.check)):
-        asked.fail(f"is said to have changed while nothing did: {problem}")
-    asked.backend.close()
-    asked.backend.close()
-    asked.require_same(asked.infer(QUESTIONS), together, "after it was closed")
+def _closes_and_opens_again(subject: BackendUnderTest) -> None:
+    together = subject.infer(QUESTIONS)
+    if subject.checked(lambda guard: guard.is_remote) and (problem := subject.checked(Guard.check)):
+        subject.fail(f"is said to have changed while nothing did: {problem}")
+    subject.backend.close()
+    subject.backend.close()
+    subject.require_same(subject.infer(QUESTIONS), together, "after it was closed")
 
 
-Check: TypeAlias = Callable[[Asked], None]
+Check: TypeAlias = Callable[[BackendUnderTest], None]
 
 BACKEND_CHECKS: dict[str, Check] = {
     "answers_each_request": _answers_each_request,
@@ -311,7 +312,7 @@ def check_backend(backend: Backend, *, check: str = "", sees: bool = True, toler
     __tracebackhide__ = True
     if check and check not in BACKEND_CHECKS:
         raise UnknownName("check", check, BACKEND_CHECKS)
-    asked = Asked(backend, sees, tolerance)
+    subject = BackendUnderTest(backend, sees, tolerance)
     for name in [check] if check else BACKEND_CHECKS:
         if sees or name not in _OF_PICTURES:
-            BACKEND_CHECKS[name](asked)
+            BACKEND_CHECKS[name](subject)

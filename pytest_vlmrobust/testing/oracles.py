@@ -153,7 +153,7 @@ def average_over_settings(by_setting: BySetting) -> Row:
 
 def means_by_label(values: Row, labels: Sequence[Hashable]) -> list[Fraction]:
     """Returns the mean of each known label."""
-    return [mean([value for value, own in zip(values, labels, strict=True) if own == label]) for label in set(labels) - {""}]
+    return [mean([value for value, other in zip(values, labels, strict=True) if other == label]) for label in set(labels) - {""}]
 
 
 def worst_drop(clean: Row, by_setting: BySetting, labels: Sequence[Hashable]) -> Number:

@@ -424,6 +424,6 @@ class CheckMemory:
             return
         for line in lines:
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                found = json.loads(line)
-                if found["installation"] == self.on:
-                    yield str(found["test"]), str(found["metric"]), int(found["examples"]), str(found["date"])
+                result = json.loads(line)
+                if result["installation"] == self.on:
+                    yield str(result["test"]), str(result["metric"]), int(result["examples"]), str(result["date"])

@@ -76,17 +76,17 @@ def structure(image: Image) -> Structure:
     return Structure((height, width), plane, mean, _window_mean(plane * plane) - mean * mean)
 
 
-def ssim(one: Structure, other: Structure) -> float:
+def ssim(first: Structure, second: Structure) -> float:
     """Returns the mean structural similarity of the luma of two images, in [-1, 1]; 1 if identical.
 
     Wang, Bovik, Sheikh & Simoncelli 2004, equation 13, with their constants: a Gaussian window of 11 x 11 pixels with a standard
     deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the image; an image
     smaller than the window is mirrored at its borders. Luma is BT.601, so a pure change of colour does not show.
     """
-    _same_shape(one.size, other.size)
-    covariance = _window_mean(one.luma * other.luma) - one.mean * other.mean
-    likeness = (2.0 * one.mean * other.mean + C1) * (2.0 * covariance + C2)
-    likeness /= (one.mean * one.mean + other.mean * other.mean + C1) * (one.variance + other.variance + C2)
+    _same_shape(first.size, second.size)
+    covariance = _window_mean(first.luma * second.luma) - first.mean * second.mean
+    likeness = (2.0 * first.mean * second.mean + C1) * (2.0 * covariance + C2)
+    likeness /= (first.mean * first.mean + second.mean * second.mean + C1) * (first.variance + second.variance + C2)
     return float(_inside(likeness).mean())
 
 
@@ -112,9 +112,9 @@ def _inside(field: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     return field[edge:-edge, edge:-edge] if min(field.shape) >= WINDOW else field
 
 
-def _same_shape(one: tuple[int, ...], other: tuple[int, ...]) -> None:
-    if one != other:
-        raise ValueError(f"got images of shapes {one} and {other}. Expected the same shape: resize one of them")
+def _same_shape(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    if first != second:
+        raise ValueError(f"got images of shapes {first} and {second}. Expected the same shape: resize one of them")
 
 
 # The image of a gallery, from a file.

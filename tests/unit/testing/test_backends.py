@@ -243,7 +243,7 @@ class Closed(Good):
     ("kind", "check", "problem"),
     [
         (Failing, "answers_each_request", "fails to answer 'wide': out of order"),
-        (OfTheBatch, "answers_alone_as_in_a_batch", "answers 'wide' with '1' by generate alone, and with '12'"),
+        (OfTheBatch, "answers_alone_as_in_a_batch", "answers 'wide' alone with '1' by generate, and in one batch with '12'"),
         (Sorting, "keeps_the_order", "in the opposite order"),
         (Mixing, "answers_choices_by_one_method", "some choices by generate and others by letter_logits"),
         (Scoring, "answers_choices_by_one_method", "scores letters where none were offered"),
