@@ -54,25 +54,25 @@ def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[li
         scored = job.letters is not None
         kind = scored, 0 if scored else job.request.max_new_tokens, len(job.request.images)
         groups.setdefault(kind, []).append(job)
-    found: list[list[Job]] = []
+    result: list[list[Job]] = []
     for group in sorted(groups):
         rows = sorted(groups[group], key=_order)
         full = _cut(rows, size, tokens)
         even = _cut(rows, math.ceil(len(rows) / len(full)), tokens)
-        found += even if len(even) == len(full) else full
-    return found
+        result += even if len(even) == len(full) else full
+    return result
 
 
 def _cut(rows: Sequence[Job], size: int, tokens: float) -> list[list[Job]]:
-    found: list[list[Job]] = []
+    batches: list[list[Job]] = []
     longest = 0
     for row in rows:
         longest = max(longest, _tokens(row))
-        if not found or len(found[-1]) == size or (len(found[-1]) + 1) * longest > tokens:
-            found.append([])
+        if not batches or len(batches[-1]) == size or (len(batches[-1]) + 1) * longest > tokens:
+            batches.append([])
             longest = _tokens(row)
-        found[-1].append(row)
-    return found
+        batches[-1].append(row)
+    return batches
 
 
 def _tokens(job: Job) -> int:
@@ -194,7 +194,7 @@ class Answerer:
             return Answered(letter_logprobs(self._generate(inputs, 1, [], output_logits=True).logits[0], letters))
         limit, watch = batch[0].request.max_new_tokens, NonFiniteWatch()
         requests = [job.request for job in batch]
-        names = [f"{one.key}\x00{one.sample_id}\x00{one.setting}\x00{one.text}" for one in requests]
+        names = [f"{request.key}\x00{request.sample_id}\x00{request.setting}\x00{request.text}" for request in requests]
         seeds = [derive_seed(self._generation.seed, name) for name in names]
         output = self._generate(inputs, limit, score_processors(self._generation, seeds, watch), given_up)
         if not watch.tokens:  # Janus: sampling and the check for NaN would be skipped without a word
@@ -308,9 +308,9 @@ class Answerer:
         grids = [] if inputs.get("image_grid_thw") is None else inputs["image_grid_thw"].tolist()
         per_request = len(batch[0].request.images)
         for row, detail in enumerate(details if grids else []):
-            own = grids[row * per_request : (row + 1) * per_request]
-            detail["image_grid_thw"] = ",".join("x".join(map(str, grid)) for grid in own)
-            sizes = [picture_size(self._loaded.processor.image_processor, grid) for grid in own]
+            row_grids = grids[row * per_request : (row + 1) * per_request]
+            detail["image_grid_thw"] = ",".join("x".join(map(str, grid)) for grid in row_grids)
+            sizes = [picture_size(self._loaded.processor.image_processor, grid) for grid in row_grids]
             if sizes and None not in sizes:
                 detail["image_sizes"] = ",".join(f"{width}x{height}" for width, height in filter(None, sizes))
         return details
@@ -435,16 +435,16 @@ TIMED = 2
 class BatchSize:
     """The size of the next batch, and the timings behind it."""
 
-    def __init__(self, asked: int | str, has_room: Callable[[], bool], *, largest: int = LARGEST) -> None:
-        """Begins with ``asked``, or with ``START`` for ``auto``."""
-        self.now = START if isinstance(asked, str) else asked
+    def __init__(self, size: int | str, has_room: Callable[[], bool], *, largest: int = LARGEST) -> None:
+        """Begins with ``size``, or with ``START`` for ``auto``."""
+        self.now = START if isinstance(size, str) else size
         """How many requests the next batch may have."""
-        self._asked = asked
+        self._size = size
         self._has_room = has_room
         self._largest = largest
         self._seconds: dict[int, list[float]] = {}
         self._is_warm = self._is_partial = False
-        self._because = "" if isinstance(asked, str) else "asked for"
+        self._because = "" if isinstance(size, str) else "asked for"
 
     def answered(self, requests: int, seconds: float) -> None:
         """Records how long a batch took. Partly filled batches and the very first one are ignored."""
@@ -461,7 +461,7 @@ class BatchSize:
 
     def ran_out_of_memory(self, requests: int) -> None:
         """Halves the size for good after a batch did not fit; a size that the user set stays."""
-        if isinstance(self._asked, str):
+        if isinstance(self._size, str):
             self.now = max(1, min(self.now, requests // 2))
             self._because = f"{requests} ran out of memory"
 
@@ -469,7 +469,7 @@ class BatchSize:
         """Returns the entry of the manifest: the requested size, the size in use and why, and requests per second by size."""
         pace = {str(size): round(1 / min(seconds), 2) for size, seconds in self._seconds.items()}
         untimed = "no batch was full, so that none was timed" if self._is_partial and not pace else "still timing"
-        return {"asked": self._asked, "now": self.now, "because": self._because or untimed, "requests_per_second": pace}
+        return {"asked": self._size, "now": self.now, "because": self._because or untimed, "requests_per_second": pace}
 
     def _decide(self) -> None:
         before = self._seconds.get(self.now // 2)

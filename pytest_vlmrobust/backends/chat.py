@@ -199,9 +199,9 @@ class ControlTokens:
         """
         total = 0
         while self._pattern is not None:  # breaking a token can create another one, so this repeats
-            text, found = self._pattern.subn(lambda match: re.sub(r"^\s*\S", r"\g<0> ", match[0]), text)
-            total += found
-            if not found:
+            text, count = self._pattern.subn(lambda match: re.sub(r"^\s*\S", r"\g<0> ", match[0]), text)
+            total += count
+            if not count:
                 break
         return text, total
 
@@ -241,12 +241,12 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     if listed is None:
         raise NoLogprobs
     by_token = {bare(token): value for token, value in sorted(listed, key=lambda pair: pair[1])}  # the last one wins
-    found = {letter: by_token[letter] for letter in letters if letter in by_token}
-    if not found:
+    logprobs = {letter: by_token[letter] for letter in letters if letter in by_token}
+    if not logprobs:
         return Prediction(content, LETTER_LOGITS, "no_letter" if listed else "empty", details=details)
-    if len(found) < len(letters):
-        details["letters_listed"] = len(found)
-    return Prediction(most_probable(found), LETTER_LOGITS, logprobs=found, details=details)
+    if len(logprobs) < len(letters):
+        details["letters_listed"] = len(logprobs)
+    return Prediction(most_probable(logprobs), LETTER_LOGITS, logprobs=logprobs, details=details)
 
 
 def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
@@ -257,9 +257,9 @@ def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
         return None
     try:
         first = content[0]["top_logprobs"] if content else []
-        if any(one["logprob"] is None for one in first):  # the right letter may be the token without a number
+        if any(entry["logprob"] is None for entry in first):  # the right letter may be the token without a number
             return None
-        listed = [(str(one["token"]), min(float(one["logprob"]), _NONE_BELOW)) for one in first]
+        listed = [(str(entry["token"]), min(float(entry["logprob"]), _NONE_BELOW)) for entry in first]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Malformed(f"log-probabilities that cannot be read ({error!r})") from None
     if any(math.isnan(value) for _, value in listed):
@@ -298,19 +298,19 @@ def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
     usage = reply.get("usage")
     sent = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")} if isinstance(usage, dict) else {}
     counts = {name: token_count(value) for name, value in sent.items()}
-    found: dict[str, str | int | float] = {name: count for name, count in counts.items() if count is not None}
+    facts: dict[str, str | int | float] = {name: count for name, count in counts.items() if count is not None}
     bad = {name: value for name, value in sent.items() if value is not None and counts[name] is None}
     if usage is not None and not isinstance(usage, dict):
         bad = {"usage": usage}
     if bad:
         shown = {name: f"{value!r:.40}" if isinstance(value, str | int | float) else None for name, value in bad.items()}
-        found[UNUSABLE_COUNTS] = ", ".join(f"{name} {shown[name] or f'a {type(bad[name]).__name__}'}" for name in bad)
+        facts[UNUSABLE_COUNTS] = ", ".join(f"{name} {shown[name] or f'a {type(bad[name]).__name__}'}" for name in bad)
     names = {"model": "server_model", "system_fingerprint": "system_fingerprint"}
-    found |= {ours: reply[theirs][:_LONGEST_FACT] for theirs, ours in names.items() if isinstance(reply.get(theirs), str)}
+    facts |= {ours: reply[theirs][:_LONGEST_FACT] for theirs, ours in names.items() if isinstance(reply.get(theirs), str)}
     finish = first_choice(reply).get("finish_reason")
     if isinstance(finish, str) and finish and finish.lower() not in _ENDS:
-        found[UNKNOWN_END] = finish[:_LONGEST_FACT]
-    return found
+        facts[UNKNOWN_END] = finish[:_LONGEST_FACT]
+    return facts
 
 
 def _parts(reply: Any) -> tuple[Mapping[str, Any], str, str]:
@@ -339,7 +339,7 @@ def _text_of(part: Any) -> str:
 
 
 def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = choice.get("message")
-    if not isinstance(found, dict):
+    message = choice.get("message")
+    if not isinstance(message, dict):
         raise Malformed("a choice without a message")
-    return found
+    return message

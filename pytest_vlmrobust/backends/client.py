@@ -211,7 +211,7 @@ class Client:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(min(_ENGINE_SECONDS, self._limit)):
                 listed = (await self._client.models.list()).data
-            return {self._without_key(str(one.id)): self._without_key(str(one.owned_by or "")) for one in listed}
+            return {self._without_key(str(model.id)): self._without_key(str(model.owned_by or "")) for model in listed}
         return {}
 
     async def close(self) -> None:
@@ -303,9 +303,9 @@ def _replaced(content: Any, key: str) -> Any:
     if isinstance(content, str):
         return content.replace(key, "(the key)")
     if isinstance(content, list):
-        return [_replaced(one, key) for one in content]
+        return [_replaced(item, key) for item in content]
     if isinstance(content, dict):
-        return {_replaced(name, key): _replaced(one, key) for name, one in content.items()}
+        return {_replaced(name, key): _replaced(value, key) for name, value in content.items()}
     return content
 
 

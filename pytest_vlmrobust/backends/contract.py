@@ -122,15 +122,15 @@ class Traits:
     """Ends every waiting inference with an error for its caller; no new request is sent until the backend is closed."""
 
     def __post_init__(self) -> None:
-        for one, other in (("prepare", "infer_prepared"), ("check", "give_up")):
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise BackendError(f"traits with one of {one!r} and {other!r}: a backend has both, or neither. Fix the backend")
+        for first, second in (("prepare", "infer_prepared"), ("check", "give_up")):
+            if (getattr(self, first) is None) != (getattr(self, second) is None):
+                raise BackendError(f"traits with one of {first!r} and {second!r}: a backend has both or neither. Fix the backend")
 
 
 def traits_of(backend: object) -> Traits:
     """Returns the traits of a backend; the defaults of :class:`Traits` if it has none."""
-    found: Traits = getattr(backend, "traits", Traits())
-    return found
+    traits: Traits = getattr(backend, "traits", Traits())
+    return traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ class Guard:
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
         """Returns what ``infer`` would return for the same requests."""
-        requests = [one.request for one in prepared]
+        requests = [item.request for item in prepared]
         if not self.prepares:
             return self.infer(requests)
         return self._answers("infer_prepared", requests, lambda: self._call("infer_prepared", prepared))
@@ -401,10 +401,10 @@ class Guard:
     # Checks of returned values. They are part of the call, because a returned value may run code of the backend too.
 
     def _fingerprint(self) -> Mapping[str, Any]:
-        found = self._account("fingerprint", self._backend.fingerprint())
-        if not found:
-            self._refuse("fingerprint()", found, "everything that determines an answer: else its answers are those of any model")
-        return found
+        facts = self._account("fingerprint", self._backend.fingerprint())
+        if not facts:
+            self._refuse("fingerprint()", facts, "everything that determines an answer: else its answers are those of any model")
+        return facts
 
     def _account(self, method: str, said: object) -> dict[str, Any]:
         """Returns a mapping of the backend as a copy in plain JSON values, which the backend cannot change later."""
@@ -414,12 +414,12 @@ class Guard:
         try:
             text = canonical_json(dict(said))  # type: ignore[call-overload]  # a mapping, by its type
             text.encode()
-            found = json.loads(text)
+            account = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
             self._refuse(f"{method}()", said, f"{expected} ({_what(error)})")
         if len(text) > LARGEST_ACCOUNT:
             self._refuse(f"{method}()", said, f"{expected}, and this has {len(text)}")
-        return dict(found)
+        return dict(account)
 
     def _call(self, function: str, *arguments: Any) -> Any:
         """Calls one of the functions among the traits; returns None if the backend lacks it."""
@@ -427,17 +427,17 @@ class Guard:
         return None if call is None else call(*arguments)
 
     def _looked_at(self) -> Traits:
-        found = traits_of(self._backend)
-        if type(found) is not Traits:
-            self._refuse("traits", found, "a Traits")
+        traits = traits_of(self._backend)
+        if type(traits) is not Traits:
+            self._refuse("traits", traits, "a Traits")
         for name in _TRUTHS:
-            if type(value := getattr(found, name)) is not bool:
+            if type(value := getattr(traits, name)) is not bool:
                 self._refuse(name, value, "True or False")
         for name in _FUNCTIONS:
-            if not ((value := getattr(found, name)) is None or callable(value)):
+            if not ((value := getattr(traits, name)) is None or callable(value)):
                 self._refuse(name, value, "a function, or None")
-        size = None if found.batch_size is None else self._number("batch_size", found.batch_size, MOST_IN_A_BATCH)
-        return dataclasses.replace(found, lanes=self._number("lanes", found.lanes, MOST_LANES), batch_size=size)
+        size = None if traits.batch_size is None else self._number("batch_size", traits.batch_size, MOST_IN_A_BATCH)
+        return dataclasses.replace(traits, lanes=self._number("lanes", traits.lanes, MOST_LANES), batch_size=size)
 
     def _number(self, trait: str, value: object, most: int) -> int:
         number = _whole(value)
@@ -446,35 +446,35 @@ class Guard:
         return number
 
     def _size(self, width: int, height: int) -> tuple[int, int] | None:
-        found = self._call("seen_size", width, height)
-        if found is None:
+        size = self._call("seen_size", width, height)
+        if size is None:
             return None
-        edges = [_whole(edge) or 0 for edge in found] if issubclass(type(found), tuple) else []
+        edges = [_whole(edge) or 0 for edge in size] if issubclass(type(size), tuple) else []
         if len(edges) != 2 or min(edges) < 1:
-            self._refuse("seen_size()", found, "a width and a height in pixels, or None")
+            self._refuse("seen_size()", size, "a width and a height in pixels, or None")
         return edges[0], edges[1]
 
     def _prepared(self, request: Request) -> Prepared:
-        found = self._call("prepare", request)
-        if not issubclass(type(found), Prepared) or found.request is not request:
-            self._refuse("prepare()", found, "a Prepared with the request that it was given")
-        size = _whole(found.bytes)
+        result = self._call("prepare", request)
+        if not issubclass(type(result), Prepared) or result.request is not request:
+            self._refuse("prepare()", result, "a Prepared with the request that it was given")
+        size = _whole(result.bytes)
         if size is None or size < 0:
-            self._refuse("prepare()", found.bytes, "as bytes of a Prepared a whole number of 0 or more")
-        if type(found.failure) is not str:
-            self._refuse("prepare()", found.failure, "as failure of a Prepared a str")
-        looked_at: Prepared = found
-        return looked_at if type(found.bytes) is int else dataclasses.replace(looked_at, bytes=size)
+            self._refuse("prepare()", result.bytes, "as bytes of a Prepared a whole number of 0 or more")
+        if type(result.failure) is not str:
+            self._refuse("prepare()", result.failure, "as failure of a Prepared a str")
+        prepared: Prepared = result
+        return prepared if type(result.bytes) is int else dataclasses.replace(prepared, bytes=size)
 
     def _answers(self, method: str, requests: Sequence[Request], call: Callable[[], object]) -> list[Prediction]:
         late = f"has not answered a batch of {quantity(len(requests), 'request')}"
         return self._within(method, late, lambda: accepted(call(), requests, self._model))
 
     def _checked(self) -> str:
-        found = self._call("check")
-        if type(found) is not str:
-            self._refuse("check()", found, "what shows that the model changed, or an empty str")
-        return on_one_line(found)
+        change = self._call("check")
+        if type(change) is not str:
+            self._refuse("check()", change, "what shows that the model changed, or an empty str")
+        return on_one_line(change)
 
     def _refuse(self, member: str, value: object, expected: str) -> NoReturn:
         verb = "returned" if member.endswith("()") else "is"
@@ -515,10 +515,10 @@ class Guard:
 
     def _in_words(self, method: str, call: Callable[[], T]) -> T:
         """Returns the result of a call, or raises an error that says what the backend raised."""
-        process, found, error, said = os.getpid(), list[T](), None, ""
+        process, results, error, said = os.getpid(), list[T](), None, ""
         with _interrupts() as came:
             try:
-                found.append(call())
+                results.append(call())
             except BaseException as caught:  # noqa: BLE001 - any error ends this call only
                 error = caught
                 # errors of this package say what to do; only the run itself may say that a budget is spent
@@ -534,7 +534,7 @@ class Guard:
         if came:
             raise came[0]
         if error is None:
-            return found[0]
+            return results[0]
         if not said:
             raise error
         words = f"the backend of model {self._model!r} raised {said} in its {method}. Fix the backend"

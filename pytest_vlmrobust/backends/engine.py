@@ -88,14 +88,14 @@ class ChatBackend:
         """Returns one prediction per request, in order; see :class:`Backend`."""
         problems = [malformed(request) for request in requests]
         methods = [self.method_of(request) for request in requests]
-        asked = [place for place, problem in enumerate(problems) if not problem]
+        valid = [place for place, problem in enumerate(problems) if not problem]
         answers = [failed_prediction(problem, method) for problem, method in zip(problems, methods, strict=True)]
-        texts = {place: self._text(requests[place].text) for place in asked}
+        texts = {place: self._text(requests[place].text) for place in valid}
         bodies = [
             self.body(messages_of(dataclasses.replace(requests[place], text=texts[place][0])), requests[place], methods[place])
-            for place in asked
+            for place in valid
         ]
-        for place, reply in zip(asked, self._replies(bodies), strict=True):
+        for place, reply in zip(valid, self._replies(bodies), strict=True):
             answers[place] = self._prediction(reply, requests[place], methods[place], texts[place][1])
         return answers
 

@@ -146,8 +146,8 @@ class NonFiniteWatch:
     def __call__(self, _input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Checks scores, shape (batch, vocabulary), and returns them unchanged."""
         self.tokens += 1
-        found = ~(scores < math.inf).all(dim=-1)
-        self._seen = found if self._seen is None else self._seen | found
+        non_finite = ~(scores < math.inf).all(dim=-1)
+        self._seen = non_finite if self._seen is None else self._seen | non_finite
         return scores
 
     @property
@@ -232,12 +232,12 @@ def letters_of(tokenizer: Any, prompt: str, choices: Sequence[str]) -> LetterTok
 
 
 def _first_tokens(choice: str, prompt: str, before: list[int], encode: Encode, decode: Decode) -> tuple[int, ...]:
-    found = []
+    tokens = []
     for variant in VARIANTS:
         after = encode(prompt + variant.format(choice))
         if len(after) > len(before) and after[: len(before)] == before and decode([after[len(before)]]).strip():
-            found.append(after[len(before)])
-    return tuple(dict.fromkeys(found))
+            tokens.append(after[len(before)])
+    return tuple(dict.fromkeys(tokens))
 
 
 def letter_logprobs(logits: torch.Tensor, rows: Sequence[LetterTokens]) -> list[dict[str, float]]:
@@ -251,10 +251,10 @@ def letter_logprobs(logits: torch.Tensor, rows: Sequence[LetterTokens]) -> list[
 
     columns = sorted({token for row in rows for ids in row.ids.values() for token in ids})
     place = {token: number for number, token in enumerate(columns)}
-    found = torch.log_softmax(logits.float(), dim=-1)[:, columns].tolist()  # waits for the GPU once, not once per letter
+    logprobs = torch.log_softmax(logits.float(), dim=-1)[:, columns].tolist()  # waits for the GPU once, not once per letter
     return [
         {letter: max(values[place[token]] for token in ids) for letter, ids in row.ids.items()}
-        for row, values in zip(rows, found, strict=True)
+        for row, values in zip(rows, logprobs, strict=True)
     ]
 
 

@@ -62,7 +62,7 @@ class Lanes:
         self._lock = threading.Lock()
         self._calls: _Calls = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._asked = 0
+        self._in_progress = 0
         self._narrowing, self._turns = threading.Lock(), threading.Semaphore(self.width)
         self._end = weakref.finalize(self, self._calls.put, None)
 
@@ -75,18 +75,18 @@ class Lanes:
         """Runs a piece of work on the next free lane; any thread may call it."""
         call = _Call(work)
         with self._lock:
-            self.meetings += self._asked > 0
-            self._asked += 1
+            self.meetings += self._in_progress > 0
+            self._in_progress += 1
         try:
             self._put(call)
-            found: T = call.returned.result()
-            return found
+            result: T = call.returned.result()
+            return result
         finally:
             call.given_up.set()
             call.returned.cancel()
             del call  # otherwise an error and its frames, including this one, would keep each other alive
             with self._lock:
-                self._asked -= 1
+                self._in_progress -= 1
 
     def narrow(self) -> None:
         """Allows only one piece of work at a time from now on; returns when none is running."""
@@ -113,7 +113,7 @@ class Lanes:
         with self._lock:
             if not self._end.alive:
                 raise BackendError("the model was closed while it was asked. Ask again, and it is loaded again")
-            if len(self._threads) < min(self._asked, self.width):
+            if len(self._threads) < min(self._in_progress, self.width):
                 answerer = self.answerer.twin() if self._threads else self.answerer
                 about = (answerer, self._calls, self._turns, self._begin)
                 thread = threading.Thread(target=_compute, args=about, name=LANE, daemon=True)
@@ -152,14 +152,14 @@ def _compute(answerer: Answerer, calls: _Calls, turns: threading.Semaphore, begi
                 if not has_begun:
                     begin()
                     has_begun = True
-                found = call.work(answerer, call.given_up.is_set)
+                result = call.work(answerer, call.given_up.is_set)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             traceback.clear_frames(error.__traceback__)  # frees the tensors that did not fit before room is made
             del call
             returned.set_exception(error)
         else:
             del call
-            returned.set_result(found)
-            del found
+            returned.set_result(result)
+            del result
         del returned  # otherwise tensors would live until the next piece of work
     calls.put(None)  # for the other lanes

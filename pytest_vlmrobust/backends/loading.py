@@ -63,11 +63,11 @@ class ModelSource:
 def load_processor(source: ModelSource, image_backend: str) -> Any:
     """Returns the processor of a model, with the image backend asked for and padding on the left."""
     processor = _assembled(source, image_backend)
-    found = getattr(processor.image_processor, "backend", "unknown")
-    if found != image_backend:
+    actual = getattr(processor.image_processor, "backend", "unknown")
+    if actual != image_backend:
         raise BackendError(
             f"{source.location}: {type(processor.image_processor).__name__} has no {image_backend!r} image backend (it uses "
-            f"{found!r}). Install torchvision and ask for image backend 'torchvision'"
+            f"{actual!r}). Install torchvision and ask for image backend 'torchvision'"
         )
     if processor.chat_template is None:  # some have it only in tokenizer_config.json
         processor.chat_template = processor.tokenizer.chat_template

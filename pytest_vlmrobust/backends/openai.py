@@ -181,11 +181,11 @@ class OpenAIBackend(ChatBackend):
         if not prepared:
             return []
         replicas = self._ready()
-        answers = [failed_prediction(one.failure, self.method_of(one.request)) for one in prepared]
+        answers = [failed_prediction(item.failure, self.method_of(item.request)) for item in prepared]
         calls = {
-            place: replicas.submit(functools.partial(self._predicted, one, answers[place].method), one.request.key)
-            for place, one in enumerate(prepared)
-            if not one.failure
+            place: replicas.submit(functools.partial(self._predicted, item, answers[place].method), item.request.key)
+            for place, item in enumerate(prepared)
+            if not item.failure
         }
         lost: list[BackendError] = []
         try:
@@ -286,7 +286,7 @@ class OpenAIBackend(ChatBackend):
         self._replicas = replicas = Replicas(
             servers,
             self._admit,
-            health_check=lambda one: health_check(self._witness(one)),
+            health_check=lambda replica: health_check(self._witness(replica)),
             limit=self._limit,
             notice=self._notice,
         )
@@ -381,8 +381,8 @@ class OpenAIBackend(ChatBackend):
             return f"{replica.url} {problem}"
         if self._method() in _CONSTRAINTS and await constraint_of(witness, self._tokens(OFFERED)) != known.constraint:
             return f"{replica.url} is no longer kept to letters by {known.constraint}, as when this store first asked it"
-        if found := await differing(witness, known.witnesses):
-            question, then, now = found
+        if change := await differing(witness, known.witnesses):
+            question, then, now = change
             return f"{replica.url} answers {question!r} with {now!r}, and with {then!r} when this store first asked it"
         return ""
 
@@ -399,8 +399,8 @@ class OpenAIBackend(ChatBackend):
 
     async def _check_all(self, known: Remembered) -> list[str]:
         """Returns a sentence for each server that answered and changed, or could not be checked."""
-        asked = [one for one in (self._replicas.all if self._replicas else ()) if one.answers or one.url in self._answered]
-        return [problem for problem in await asyncio.gather(*(self._change(one, known) for one in asked)) if problem]
+        replicas = [r for r in (self._replicas.all if self._replicas else ()) if r.answers or r.url in self._answered]
+        return [problem for problem in await asyncio.gather(*(self._change(r, known) for r in replicas)) if problem]
 
     async def _change(self, replica: Replica[Client], known: Remembered) -> str:
         """Returns what changed about a server that answered, or why that is unknown; empty if nothing changed."""

@@ -239,14 +239,14 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
     }
     blind = counts.pop("none")
     tokens = {size: count - blind for size, count in counts.items() if count is not None and blind is not None}
-    told, told_again, told_other = (
+    open_first, open_again, open_other = (
         ask(f"told{key}", image, choices=()) for key, image in (("", red), ("-again", red), ("-checks", checks))
     )
     reaches, evidence = None, "not looked at: scripted answers look at no pixels"
     if ref.backend != "scripted":
-        reaches, evidence = _reach(((first, again, others), (told, told_again, [told_other])), tokens)
+        reaches, evidence = _reach(((first, again, others), (open_first, open_again, [open_other])), tokens)
     latency = statistics.median(seconds(f"timed-{number}") for number in range(_TIMED))
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "answer": first.answered_by,
         "pictures": reaches,
         "evidence": evidence,
@@ -257,20 +257,20 @@ def _answers(backend: Guard, ref: ModelRef) -> dict[str, Any]:
     if latency <= _CHEAP:
         began = time.perf_counter()
         together = backend.infer([request(f"together-{number}", red) for number in range(_AT_ONCE)])
-        found |= {"at_once": _AT_ONCE, "at_once_seconds": time.perf_counter() - began}
-        found["at_once_failed"] = sum(answer.finish_reason == "error" for answer in together)
+        result |= {"at_once": _AT_ONCE, "at_once_seconds": time.perf_counter() - began}
+        result["at_once_failed"] = sum(answer.finish_reason == "error" for answer in together)
     if reaches is False:
-        found["problem"] = f"images do not reach the model: {evidence}"
-    return found
+        result["problem"] = f"images do not reach the model: {evidence}"
+    return result
 
 
-def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
+def _reach(answers: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]], tokens: Mapping[str, int]) -> tuple[bool, str]:
     """Returns whether images reach a model, and the evidence.
 
     For each question there are two answers about the same image, and answers about other images.
     """
     counted = any(count > 0 for count in tokens.values())
-    apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in asked]
+    apart = [(_apart(first, again), max(_apart(first, other) for other in others)) for first, again, others in answers]
     if any(shown > max(_ROUNDING, 2 * noise) for noise, shown in apart):
         return True, "other images get other answers"
     if all(noise == math.inf for noise, _ in apart):
@@ -280,11 +280,11 @@ def _reach(asked: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]],
     return counted, f"other images get the same answers, {said}"
 
 
-def _apart(one: Prediction, other: Prediction) -> float:
+def _apart(left: Prediction, right: Prediction) -> float:
     """Returns how much two answers differ: by log-probabilities of letters if their words are the same."""
-    if (one.text, one.finish_reason) != (other.text, other.finish_reason) or one.logprobs.keys() != other.logprobs.keys():
+    if (left.text, left.finish_reason) != (right.text, right.finish_reason) or left.logprobs.keys() != right.logprobs.keys():
         return math.inf
-    pairs = [(value, other.logprobs[letter]) for letter, value in one.logprobs.items()]
+    pairs = [(value, right.logprobs[letter]) for letter, value in left.logprobs.items()]
     return max((abs(first - second) for first, second in pairs if first != second), default=0.0)
 
 

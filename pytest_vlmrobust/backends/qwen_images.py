@@ -122,8 +122,8 @@ class Patches:
 
         table = torch.from_numpy(self.table).to(device).to(dtype)
         planes = torch.from_numpy(self.planes).to(device)
-        found = torch.stack([table[channel][values.int()] for channel, values in enumerate(planes)], dim=1)
-        return found[:, :, None].expand(-1, -1, self.times, -1).reshape(len(self), self.width)
+        stacked = torch.stack([table[channel][values.int()] for channel, values in enumerate(planes)], dim=1)
+        return stacked[:, :, None].expand(-1, -1, self.times, -1).reshape(len(self), self.width)
 
     def write(self, numbers: NDArray[np.float32]) -> None:
         """Fills an array of shape (patches, width), mostly without the interpreter lock."""
@@ -132,9 +132,9 @@ class Patches:
         channels, count, pixels = self.planes.shape
         places = numbers.reshape(count, channels, self.times, pixels)
         for channel, values in enumerate(self.planes):
-            found = cv2.LUT(values, self.table[channel : channel + 1])
+            levels = cv2.LUT(values, self.table[channel : channel + 1])
             for time in range(self.times):
-                places[:, channel, time] = found
+                places[:, channel, time] = levels
 
 
 def patches_and_grids(processor: Any, images: Sequence[NDArray[np.uint8]]) -> tuple[Patches, NDArray[np.int64]]:
@@ -200,10 +200,10 @@ def _agree(images: Any, faster: Any) -> bool:
         values = np.arange(height * width * 3, dtype=np.uint32) * 97 // 3 % 256
         picture = Image.fromarray(values.astype(np.uint8).reshape(height, width, 3))
         try:
-            expected, found = (each(picture, return_tensors="np") for each in (images, faster))
+            expected, actual = (each(picture, return_tensors="np") for each in (images, faster))
         except ValueError:  # such as a processor that does not resize
             return False
-        bits = [{name: (part.shape, part.dtype, part.tobytes()) for name, part in made.items()} for made in (expected, found)]
+        bits = [{name: (part.shape, part.dtype, part.tobytes()) for name, part in made.items()} for made in (expected, actual)]
         if bits[0] != bits[1]:
             return False
     return True

@@ -178,9 +178,9 @@ class RayBackend:
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
         """Returns what ``infer`` would return for the same requests; any number of threads may call it at once."""
-        sound = [one for one in prepared if not one.failure]
-        answers = iter(accepted(self._asked(sound), [one.request for one in sound], self.name) if sound else ())
-        return [failed_prediction(one.failure) if one.failure else next(answers) for one in prepared]
+        sound = [item for item in prepared if not item.failure]
+        answers = iter(accepted(self._with_retries(sound), [item.request for item in sound], self.name) if sound else ())
+        return [failed_prediction(item.failure) if item.failure else next(answers) for item in prepared]
 
     def give_up(self) -> None:
         """Ends every inference that is waiting; see :class:`Traits`."""
@@ -195,16 +195,16 @@ class RayBackend:
 
     # A batch: sent as a whole, then one by one.
 
-    def _asked(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+    def _with_retries(self, prepared: Sequence[Prepared]) -> list[Prediction]:
         """Returns the answers to a batch. A request that keeps losing actors fails alone."""
         why = ""
         for _ in range(_TRIES):
             try:
-                return self._answered([one.inputs for one in prepared])
+                return self._answered([item.inputs for item in prepared])
             except Lost as lost:
                 why = str(lost)
         if len(prepared) > 1:
-            return [answer for one in prepared for answer in self._asked([one])]
+            return [answer for item in prepared for answer in self._with_retries([item])]
         return [failed_prediction(f"{quantity(_TRIES, 'actor')} that were asked this alone were lost: {why}")]
 
     def _answered(self, inputs: Sequence[Any]) -> list[Prediction]:
@@ -255,7 +255,7 @@ class RayBackend:
                 if not self._actors:
                     raise BackendError(f"model {self.name!r}: no actor can run it. {self._problem}")
                 ready = [actor for actor in self._actors if actor.ready]
-                actor = min(ready, key=lambda one: one.in_flight, default=None)
+                actor = min(ready, key=lambda candidate: candidate.in_flight, default=None)
                 if actor and actor.in_flight < self._depth:
                     actor.in_flight += 1
                     return actor
@@ -357,9 +357,9 @@ class RayBackend:
         """Returns how many actors fit on the nodes, ignoring other work there."""
         import ray
 
-        asked = self._resources()
+        resources = self._resources()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        return sum(min(int(node.get(kind, 0.0) / amount + 1e-9) for kind, amount in asked.items()) for node in nodes)
+        return sum(min(int(node.get(kind, 0.0) / amount + 1e-9) for kind, amount in resources.items()) for node in nodes)
 
     def _started(self, number: int) -> Actor:
         import ray

@@ -276,7 +276,7 @@ class Replicas(Generic[Client]):
                 self._require_any()
                 now = time.monotonic()
                 free = [replica for replica in self.all if replica.is_free(now)]
-                for replica in sorted(free, key=lambda one: (one.in_flight, not one.admitted)):
+                for replica in sorted(free, key=lambda candidate: (candidate.in_flight, not candidate.admitted)):
                     replica.in_flight += 1
                     return replica
                 resting = [replica.rests_until - now for replica in self.all if replica.rests_until > now and not replica.refused]
@@ -366,9 +366,9 @@ class Replicas(Generic[Client]):
             replica.rest(min(failure.retry_after or replica.pause, self._limit))
         if now - self._failing_since >= self._limit:
             self._lost = f"no answer for {now - self._failing_since:.0f} s ({failure.reason}). {_ADVICE}"
-            for one in self.all:
-                one.admitted, one.window.size = False, 1
-                one.rest(_LONGEST_PAUSE)
+            for member in self.all:
+                member.admitted, member.window.size = False, 1
+                member.rest(_LONGEST_PAUSE)
 
     def _count_limits(self, replica: Replica[Client], failure: Failure, epoch: int) -> None:
         """Counts a timeout of a replica, once for requests in flight together; after some it is not used again."""
@@ -382,7 +382,7 @@ class Replicas(Generic[Client]):
 
     def _refuse(self, replica: Replica[Client], words: str) -> None:
         replica.refused = f"{words}. {_ADVICE}"
-        end = "its tests end now" if all(one.refused for one in self.all) else "it is asked no more"
+        end = "its tests end now" if all(member.refused for member in self.all) else "it is asked no more"
         self._notice(f"{words}: {end}")
 
     def _note_reply(self) -> None:

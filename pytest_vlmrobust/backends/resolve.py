@@ -63,16 +63,16 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
         UnknownName: no model has this name; the message gives the order of the look-up.
         ModelError: the model exists but cannot be used.
     """
-    own = read_models(models_file) if models_file else {}
+    user_models = read_models(models_file) if models_file else {}
     scheme, colon, rest = name.partition(":")
-    ref = own.get(name) or (MODELS.get(name)() if name in MODELS else None)
+    ref = user_models.get(name) or (MODELS.get(name)() if name in MODELS else None)
     ref = PUBLISHED[name].ref(name) if ref is None and name in PUBLISHED else ref
     if ref is None and colon and scheme in _SCHEMES:
         ref = _openai(name, rest) if scheme == "openai" else _scripted(name, rest)
     ref = ref or _by_place(name)
     if ref is None:
-        entries = f"The models file has {first_few(own)}. " if own else ""
-        raise UnknownName("model", name, [*own, *names()], more=f"{entries}{ORDER}.{_scheme_meant(name)}")
+        entries = f"The models file has {first_few(user_models)}. " if user_models else ""
+        raise UnknownName("model", name, [*user_models, *names()], more=f"{entries}{ORDER}.{_scheme_meant(name)}")
     ref = _with_base(ref) if ref.backend == "transformers" and not ref.adapter else ref
     ref = ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
     ref = dataclasses.replace(ref, answer=answer) if answer else ref
@@ -162,10 +162,10 @@ def _by_place(name: str) -> ModelRef | None:
     folder = typed_path(name, given_as="--vlm")
     if folder.is_dir():
         if not (folder / "config.json").is_file() and not is_adapter(folder):
-            found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+            files = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
             raise ModelError(
                 f"--vlm {name!r}: the directory {str(folder)!r} is not a checkpoint as transformers saves it. "
-                f"Missing: {'; '.join(missing_parts(folder))}. It holds: {found}"
+                f"Missing: {'; '.join(missing_parts(folder))}. It holds: {files}"
             )
         return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))
     if "://" in name:

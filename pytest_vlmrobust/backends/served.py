@@ -461,10 +461,10 @@ def constrained_prediction(reply: Any, choices: Sequence[str], method: str) -> P
         chosen = [choice for choice in choices if text and choice.startswith(text)]
     else:
         try:
-            found = json.loads(text)
+            parsed = json.loads(text)
         except ValueError:
-            found = None
-        chosen = [choice for choice in choices if isinstance(found, dict) and choice == found.get("answer")]
+            parsed = None
+        chosen = [choice for choice in choices if isinstance(parsed, dict) and choice == parsed.get("answer")]
     if len(chosen) != 1:
         raise Unconstrained(answer.text)
     return dataclasses.replace(answer, text=chosen[0], finish_reason="stop")

