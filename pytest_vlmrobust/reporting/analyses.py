@@ -96,7 +96,7 @@ def analysis_tables(rows: Sequence[Analysis]) -> list[Table]:
     by_name: dict[str, list[Analysis]] = {}
     for row in rows:
         by_name.setdefault(row.name, []).append(row)
-    return [_table(name, own) for name, own in by_name.items()]
+    return [_table(name, group) for name, group in by_name.items()]
 
 
 def _table(name: str, rows: Sequence[Analysis]) -> Table:

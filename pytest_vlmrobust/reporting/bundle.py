@@ -110,7 +110,7 @@ _EXCERPT = 60
 def _first_difference(written: str, again: str) -> str:
     lines = zip_longest(written.split("\n"), again.split("\n"))
     number, pair = next((number, pair) for number, pair in enumerate(lines, 1) if pair[0] != pair[1])
-    at = next((place for place, (one, other) in enumerate(zip_longest(*(line or "" for line in pair))) if one != other), 0)
+    at = next((place for place, (a, b) in enumerate(zip_longest(*(line or "" for line in pair))) if a != b), 0)
     begin = max(0, at - _EXCERPT // 3)
     shown, expected = ("the end of the file" if line is None else repr(line[begin:][:_EXCERPT]) for line in pair)
     return f"line {number} has {shown} in place of {expected}"

@@ -125,7 +125,7 @@ def _below(comparison: Comparison) -> list[str]:
         lines.append(
             f"{count} stopped early (adaptive mode): {changed}; no interval, because early answers decide which questions follow"
         )
-    lines += [f"{one.name}: {one.baseline_drop.reason}" for one in comparison.cells if math.isnan(one.baseline_drop.value)]
+    lines += [f"{cell.name}: {cell.baseline_drop.reason}" for cell in comparison.cells if math.isnan(cell.baseline_drop.value)]
     lines += comparison.notes
     level = f"intervals: {percent(comparison.confidence, 0)}, paired by question; questions about the same image count as one"
     return [*lines, f"{level}; positive = worse"]

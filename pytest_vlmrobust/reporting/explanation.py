@@ -107,7 +107,7 @@ class ViewedTest:
 def warnings_of(record: Record) -> list[str]:
     """Returns a sentence for each broken or undecided rule of a test that only warns."""
     parts = [_SPEAKS_UP.split(measure.reason)[1:] for measure in record.measures]
-    return [text for one in parts for kind, text in zip(one[::2], one[1::2], strict=True) if kind == WARNING]
+    return [text for split in parts for kind, text in zip(split[::2], split[1::2], strict=True) if kind == WARNING]
 
 
 def explain(record: Record, again: str = "") -> str:

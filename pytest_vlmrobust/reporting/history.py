@@ -85,15 +85,15 @@ def points_of(run: RunFiles, metric: str, setting: str) -> dict[str, Point]:
     ``setting`` is that of the cell, of metrics of cells.
     """
     digests, gates = run.manifest.get("datasets", {}), {gate.name: gate.number for gate in run.facts.gates}
-    found: dict[str, Point] = {}
+    points: dict[str, Point] = {}
     for record in run.records:
         measure = record.measure_of(metric)
         if measure is not None and (record.metric == metric or (not record.metric and record.setting == setting)):
             name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
             gate = gates.get(f"{record.model}-{record.dataset}", 0)
             data = digests.get(record.dataset, "")
-            found[name] = Point(run.directory.name, run.word, measure, data, record.n_samples, gate)
-    return found
+            points[name] = Point(run.directory.name, run.word, measure, data, record.n_samples, gate)
+    return points
 
 
 def stretch(runs: int) -> float:
@@ -115,22 +115,22 @@ def changes(points: Sequence[Point]) -> list[Change]:
     The points are of one series, the oldest first; those without an interval show nothing.
     """
     known = [point for point in points if point.has_interval]
-    found: list[Change] = []
+    result: list[Change] = []
     lowest: Point | None = None  # the run since the last change with the lowest upper end
     highest: Point | None = None  # and the run with the highest lower end; the latest of ties
     for point in known:
         low, high = _ends(point, len(known))
         if lowest is not None and low > _ends(lowest, len(known))[1]:
-            found.append(Change(lowest, point))
+            result.append(Change(lowest, point))
             lowest = highest = None
         elif highest is not None and high < _ends(highest, len(known))[0]:
-            found.append(Change(highest, point))
+            result.append(Change(highest, point))
             lowest = highest = None
         if lowest is None or high <= _ends(lowest, len(known))[1]:
             lowest = point
         if highest is None or low >= _ends(highest, len(known))[0]:
             highest = point
-    return found
+    return result
 
 
 def _ends(point: Point, runs: int) -> tuple[float, float]:
@@ -149,11 +149,11 @@ def change_lines(points: Sequence[Point]) -> list[str]:
     without += [f"{PARTIAL_MARK} {PARTIAL}"] if any(point.n_samples for point in points) else []
     if len(known) < 2:
         return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(known)}", *without]
-    found = changes(points)
+    shown = changes(points)
     risk = f"risk of one too many: at most {percent(RISK, 0)} for this series"
-    count = f"{quantity(len(found), 'change is', 'changes are') if found else 'no change is'} shown in {len(known)} runs"
+    count = f"{quantity(len(shown), 'change is', 'changes are') if shown else 'no change is'} shown in {len(known)} runs"
     smaller = "smaller ones may be there: vlmrobust compare pairs the samples of two runs"
-    return [*map(str, found), f"{count} ({risk}); {smaller}", *without]
+    return [*map(str, shown), f"{count} ({risk}); {smaller}", *without]
 
 
 def render_history(title: str, points: Sequence[Point], width: int) -> str:

@@ -90,7 +90,7 @@ def suite_properties(view: RunView) -> dict[str, str]:
         "vlm.ci": " ".join(f"{name}={value}" for name, value in ci_variables(origins).items()),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(view.decision),
-        **{f"vlm.verdict.{name}": str(own.decision) for name, own in view.several.items()},
+        **{f"vlm.verdict.{name}": str(part.decision) for name, part in view.several.items()},
         "vlm.purpose": ", ".join(purposes(origins)),
         "vlm.stopped": facts.stopped,
         "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
@@ -103,7 +103,7 @@ def suite_properties(view: RunView) -> dict[str, str]:
     open_rules = [*(f"{NOT_SHOWN}{line}" for line in view.open_rule_lines(undecided=True))]
     open_rules += [f"did not apply: {line}" for line in view.open_rule_lines(undecided=False)]
     values |= {f"vlm.not_shown.{number}": on_one_line(sentence) for number, sentence in enumerate(open_rules, 1)}
-    values |= {f"vlm.allowance.{number}": on_one_line(str(one)) for number, one in enumerate(facts.allowances, 1)}
+    values |= {f"vlm.allowance.{number}": on_one_line(str(allowance)) for number, allowance in enumerate(facts.allowances, 1)}
     values["vlm.budget"] = "; ".join(budget_lines(records))
     for spent in facts.spending:
         tokens = {"prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens}
@@ -118,7 +118,7 @@ def suite_properties(view: RunView) -> dict[str, str]:
 
 def runs_in(path: Path) -> set[str]:
     """Returns the runs named in a JUnit file; empty if its suite properties were removed. No XML is a ValueError."""
-    return {str(one.get("value")) for one in _parse(path).iterfind(_OF_SUITE) if one.get("name") == "vlm.run"}
+    return {str(element.get("value")) for element in _parse(path).iterfind(_OF_SUITE) if element.get("name") == "vlm.run"}
 
 
 def decision_cases(view: RunView) -> list[ET.Element]:
@@ -128,15 +128,15 @@ def decision_cases(view: RunView) -> list[ET.Element]:
     """
     cases = []
     kinds = {**_KIND_OF, **({Decision.INCONCLUSIVE: "failure"} if _is_set(view.facts.origins, "vlm_junit_strict") else {})}
-    for name, own in view.by_model.items():
-        said = f"{own.word}: {own.sentence}"
-        if own.decision is not view.decision:
+    for name, part in view.by_model.items():
+        said = f"{part.word}: {part.sentence}"
+        if part.decision is not view.decision:
             said += f"; the run as a whole is {view.word}: {view.sentence}"
         node = _named_case(f"{_OF_MODEL}{name}", _DECISION, 0.0)
         if not _is_set(view.facts.origins, _PLAIN):
-            _add_properties(node, {"vlm.model": name, "vlm.verdict": str(own.decision)}.items())
+            _add_properties(node, {"vlm.model": name, "vlm.verdict": str(part.decision)}.items())
         text = "\n".join([said, *view.grave])
-        if kind := kinds.get(own.decision):
+        if kind := kinds.get(part.decision):
             _add_result(node, kind, on_one_line(said, None), text, **({"type": "pytest.skip"} if kind == "skipped" else {}))
         else:
             ET.SubElement(node, "system-out").text = visible(text)
@@ -151,7 +151,7 @@ def correct(path: Path, view: RunView) -> None:
     """
     tree = _parse(path)
     for node in tree.iterfind(".//testsuite"):
-        others = [(str(one.get("name")), str(one.get("value"))) for one in node.iterfind("properties/property")]
+        others = [(str(element.get("name")), str(element.get("value"))) for element in node.iterfind("properties/property")]
         for old in node.findall("properties"):
             node.remove(old)
         _add_properties(node, {**dict(others), **suite_properties(view)}.items())

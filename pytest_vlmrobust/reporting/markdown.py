@@ -183,8 +183,8 @@ class Question:
     """Clause or control of annex A in ISO/IEC 42001:2023; empty if none."""
     where: str
     """The files of a report with the evidence, and what they lack."""
-    found: str
-    """The evidence of a run, by its name in :data:`_FOUND`."""
+    evidence_name: str
+    """The evidence of a run, by its name in :data:`_EVIDENCE`."""
 
     @property
     def sources(self) -> str:
@@ -194,7 +194,7 @@ class Question:
 
     def evidence(self, view: RunView) -> str:
         """Returns the evidence of a run."""
-        return _FOUND[self.found](view) or ABSENT
+        return _EVIDENCE[self.evidence_name](view) or ABSENT
 
 
 @cache
@@ -241,7 +241,7 @@ def _logs(view: RunView) -> str:
     return run and f"run {run}: results.json, and every answer in predictions.sqlite; dated, and not signed"
 
 
-_FOUND: Mapping[str, Callable[[RunView], str]] = {
+_EVIDENCE: Mapping[str, Callable[[RunView], str]] = {
     "accuracy": _accuracy,
     "robustness": _robustness,
     "data": _data,

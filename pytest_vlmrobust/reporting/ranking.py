@@ -61,11 +61,11 @@ def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
     for board in ranking.boards:
         rows = [_row(standing, ranking) for standing in board.standings]
         table = render_table(_header(ranking), rows, names=1, width=wide, color=color)
-        own = [
-            f"{one.title}\n{one.caption}\n{render_table(one.header, one.rows, names=one.names, width=wide, color=color)}"
-            for one in board_tables(board, small=True)
+        extras = [
+            f"{part.title}\n{part.caption}\n{render_table(part.header, part.rows, names=part.names, width=wide, color=color)}"
+            for part in board_tables(board, small=True)
         ]
-        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, _notes(board)), *own, ""]))
+        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, _notes(board)), *extras, ""]))
     return "\n".join([*parts, *map(on_one_line, _below(ranking))]) + "\n"
 
 
@@ -115,7 +115,7 @@ def _title(board: Board) -> str:
 
 def _notes(board: Board) -> list[str]:
     alike = [standing for standing in board.standings if standing.not_apart]
-    return [*(f"{one.model} cannot be told apart from {', '.join(one.not_apart)}" for one in alike), *board.notes]
+    return [*(f"{standing.model} cannot be told apart from {', '.join(standing.not_apart)}" for standing in alike), *board.notes]
 
 
 def _below(ranking: Ranking) -> Iterable[str]:
@@ -198,7 +198,7 @@ def _ranks(board: Board, ranking: Ranking) -> Chart:
         f"{percent(ranking.confidence, 0)}.",
         drawing.dots(bars, axis="rank", label="Ranks of the models", whole=True),
         ("model", "rank", "may be"),
-        [(None, (one.model, str(one.rank), f"{one.rank_best} to {one.rank_worst}")) for one in board.standings],
+        [(None, (row.model, str(row.rank), f"{row.rank_best} to {row.rank_worst}")) for row in board.standings],
     )
 
 
@@ -209,18 +209,18 @@ def _patch_boxes(board: Board) -> list[Chart]:
         if row.name == PATCH_BOXES:
             rows.setdefault(row.part, []).append(row)
     charts = []
-    for grid, own in rows.items():
-        numbers = [(row.of, [value.value for value in row.values.values()]) for row in own]
+    for grid, analyses in rows.items():
+        numbers = [(row.of, [value.value for value in row.values.values()]) for row in analyses]
         label = f"Contribution of each patch of {grid}"
         drawn = drawing.boxes(numbers, axis="share", label=label)
-        counted = max(value.n for row in own for value in row.values.values())
+        counted = max(value.n for row in analyses for value in row.values.values())
         caption = (
             f"Share in the right answers, over {counted} pairs of model and dataset: all of them, the middle half, the median."
         )
         shown: list[tuple[Line | None, tuple[str, ...]]] = [
-            (None, (row.of, *(page_number(value.value) for value in row.values.values()))) for row in own
+            (None, (row.of, *(page_number(value.value) for value in row.values.values()))) for row in analyses
         ]
-        charts.append(Chart(label, caption, drawn, ("patch", *(name.replace("_", " ") for name in own[0].values)), shown))
+        charts.append(Chart(label, caption, drawn, ("patch", *(name.replace("_", " ") for name in analyses[0].values)), shown))
     return charts
 
 

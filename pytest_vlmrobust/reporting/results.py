@@ -114,7 +114,7 @@ def results(view: RunView) -> dict[str, Any]:
         allowances=tuple(facts.allowances),
         stopped=facts.stopped,
         decisions=dict(facts.decisions(records)),
-        not_shown=tuple(_rule_not_shown(one) for group in view.open_rules for one in group),
+        not_shown=tuple(_rule_not_shown(rule) for group in view.open_rules for rule in group),
         repeatability=tuple(facts.repeatability),
         spending=tuple(facts.spending),
         analyses=view.analyses,

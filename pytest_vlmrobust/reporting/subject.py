@@ -58,11 +58,11 @@ class Subject:
     @property
     def lines(self) -> list[tuple[str, str]]:
         """The label and text of each line."""
-        several = len({one.sha256 for one in self.policies}) > 1
-        named = [(f"policy of {one.model}" if several else "policy", str(one)) for one in self.policies]
+        several = len({policy.sha256 for policy in self.policies}) > 1
+        named = [(f"policy of {policy.model}" if several else "policy", str(policy)) for policy in self.policies]
         return [
             ("model" if len(self.models) == 1 else "models", ", ".join(map(str, self.models)) or "none"),
-            *(("asked with", f"{one.name}: {one.deployment}") for one in self.models if one.deployment),
+            *(("asked with", f"{model.name}: {model.deployment}") for model in self.models if model.deployment),
             ("data", ", ".join(self.datasets) or "none"),
             ("date", self.date or "not recorded"),
             ("gate", f"pytest-vlmrobust {self.version or 'of a version not recorded'}"),
@@ -79,7 +79,7 @@ class Subject:
         """Returns the title of the run's page, for browsers and PDF files."""
         models, data = first_few(map(str, self.models), _MOST), first_few(self.datasets, _MOST)
         about = " on ".join(filter(None, (models, data)))
-        policies = " ".join(dict.fromkeys(one.sha256[:_SHOWN] for one in self.policies if one.sha256))
+        policies = " ".join(dict.fromkeys(policy.sha256[:_SHOWN] for policy in self.policies if policy.sha256))
         versions = (self.date, f"pytest-vlmrobust {self.version}".strip(), f"policy {policies}" if policies else "no policy")
         return on_one_line(", ".join(filter(None, (f"{decision}: {about}" if about else decision, *versions))))
 
@@ -125,8 +125,8 @@ def _data(records: Iterable[Record]) -> dict[str, int]:
         if not record.dataset:
             continue
         cell = record.test == "cell" and record.family != _PATCHES
-        asked = (record.n_samples or record.n_requested) if cell else 0
-        counts[record.dataset] = max(counts.get(record.dataset, 0), asked)
+        count = (record.n_samples or record.n_requested) if cell else 0
+        counts[record.dataset] = max(counts.get(record.dataset, 0), count)
     return dict(sorted(counts.items()))
 
 
@@ -157,14 +157,14 @@ def open_rules(records: Iterable[Record]) -> list[list[OpenRule]]:
     for record in records:
         for measure in record.measures:
             for about in measure.not_shown:
-                one = OpenRule(record, measure, about)
-                groups.setdefault((record.model, about.rule, one.undecided), []).append(one)
+                rule = OpenRule(record, measure, about)
+                groups.setdefault((record.model, about.rule, rule.undecided), []).append(rule)
     return sorted((sorted(group, key=_openness) for group in groups.values()), key=lambda group: _openness(group[0]))
 
 
-def _openness(one: OpenRule) -> tuple[bool, float, str]:
-    beyond = one.about.beyond
-    return not one.undecided, -beyond if math.isfinite(beyond) else -1.0, one.record.id
+def _openness(rule: OpenRule) -> tuple[bool, float, str]:
+    beyond = rule.about.beyond
+    return not rule.undecided, -beyond if math.isfinite(beyond) else -1.0, rule.record.id
 
 
 @dataclass(slots=True)
@@ -229,7 +229,7 @@ def applied_policies(records: Iterable[Record], facts: RunFacts) -> list[Applied
     for record in records:
         if record.policy_sha256 or any(measure.waiver for measure in record.measures):
             by_model.setdefault(record.model, []).append(record)
-    return [_applied(model, own, facts, mapping(known.get(model))) for model, own in by_model.items()]
+    return [_applied(model, group, facts, mapping(known.get(model))) for model, group in by_model.items()]
 
 
 def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:

@@ -171,8 +171,8 @@ class Sweep:
 
     def _lines(self, metric: str) -> list[Line]:
         """Returns the cells with a finite value of a metric, named by their setting."""
-        found = [(record, record.measure_of(metric)) for record in self.cells]
-        return [Line(record.setting, one, record) for record, one in found if one is not None and math.isfinite(one.value)]
+        lines = (Line(record.setting, measure, record) for record in self.cells if (measure := record.measure_of(metric)))
+        return [line for line in lines if math.isfinite(line.measure.value)]
 
     def measured(self, metrics: Collection[str]) -> list[Line]:
         """Returns the measures of summary metrics over the whole dataset, named by their split."""
@@ -219,8 +219,8 @@ def _summary_lines(record: Record) -> Sequence[CardLine]:
 
 def _is_mapped(record: Record) -> bool:
     """Whether a cell belongs in the map: a measured perturbation that is neither a rung nor a grid of patches."""
-    asked = bool(record.family) and not record.not_asked
-    return asked and record.family not in (LADDER, PATCHES) and record.measure_of(_DROP) is not None
+    measured = bool(record.family) and not record.not_asked
+    return measured and record.family not in (LADDER, PATCHES) and record.measure_of(_DROP) is not None
 
 
 def _is_ranked(record: Record) -> bool:
@@ -366,7 +366,7 @@ class Headline:
         yield from self._summary("mRCE", "mean_relative_corruption_error", "")
         severe = self._summary("severe", "severe_failure_rate", "%")
         # few samples overstate a share of cells
-        yield from (one for one in severe if not one.text.startswith(PARTIAL_MARK))
+        yield from (entry for entry in severe if not entry.text.startswith(PARTIAL_MARK))
 
     def _worst(self, cells: Iterable[Record]) -> Iterable[Number]:
         """Yields the worst drop if it has a verdict or uses all answers: the largest drop of 133 small samples is too high."""
@@ -376,19 +376,19 @@ class Headline:
 
     def _patches(self) -> Iterable[Number]:
         grids = [record for record in self.records if record.family == PATCHES and record.level]
-        found = [(record.level, one) for record in grids for one in _number("", record, "pcri", "")]
-        for place, (level, one) in enumerate(found):
-            yield replace(one, name=f"{'' if place else 'PCRI '}{level}x{level}")
+        numbers = [(record.level, entry) for record in grids for entry in _number("", record, "pcri", "")]
+        for place, (level, entry) in enumerate(numbers):
+            yield replace(entry, name=f"{'' if place else 'PCRI '}{level}x{level}")
 
     def _tasks(self) -> Iterable[Number]:
         """Yields the score of each task of the Observatory on originals, augmentations and illusions."""
         scores = [record for record in self.records if record.metric == "identity_accuracy"]
         unasked = list(dict.fromkeys(record.task for record in scores if record.not_asked))
         for task in dict.fromkeys(record.task for record in scores):
-            own = {record.split: record for record in scores if record.task == task and task not in unasked}
-            for place, split in enumerate(sorted(own, key=lambda split: [*_OF_SPLIT, split].index(split))):
+            by_split = {record.split: record for record in scores if record.task == task and task not in unasked}
+            for place, split in enumerate(sorted(by_split, key=lambda split: [*_OF_SPLIT, split].index(split))):
                 name = _OF_SPLIT.get(split, split)
-                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), own[split], "identity_accuracy", "%")
+                yield from _number(f"{'' if place else f'{task} '}{name}".strip(), by_split[split], "identity_accuracy", "%")
         if unasked:
             yield Number("cannot do:", f"{', '.join(unasked)} (skipped)")
 
@@ -413,8 +413,8 @@ def legend(numbers: Iterable[Number]) -> str:
     """Returns the legend of the marks of these numbers; empty without marks."""
     shown = list(numbers)
     marks = {
-        f"{PARTIAL_MARK} {PARTIAL}": any(one.text.startswith(PARTIAL_MARK) for one in shown),
-        f"{BY_VALUE_MARK} no confidence interval used": any(one.by_value for one in shown),
+        f"{PARTIAL_MARK} {PARTIAL}": any(entry.text.startswith(PARTIAL_MARK) for entry in shown),
+        f"{BY_VALUE_MARK} no confidence interval used": any(entry.by_value for entry in shown),
     }
     return "  ".join(line for line, needed in marks.items() if needed)
 
@@ -444,12 +444,12 @@ def _worst_of(cells: Iterable[Record]) -> Iterable[Number]:
         if (measure := cell.measure_of(_DROP)) is not None and math.isfinite(measure.value)
     ]
     if len(drops) > 1:
-        _, cell = max(drops, key=lambda one: one[0])
-        for one in _number("worst", cell, _DROP, "pp"):
-            yield replace(one, aside=cell.setting)
+        _, cell = max(drops, key=lambda drop: drop[0])
+        for entry in _number("worst", cell, _DROP, "pp"):
+            yield replace(entry, aside=cell.setting)
 
 
 def _setting_of(drop: float, cells: Iterable[Record]) -> str:
     """Returns the setting whose cell has this drop; empty if none, for example if a summary uses other answers."""
     drops = ((cell.setting, cell.measure_of(_DROP)) for cell in cells)
-    return next((setting for setting, one in drops if one is not None and abs(one.value - drop) < ROUNDING), "")
+    return next((setting for setting, measure in drops if measure is not None and abs(measure.value - drop) < ROUNDING), "")

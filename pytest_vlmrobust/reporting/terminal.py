@@ -105,12 +105,12 @@ def _rows(text: str, width: int) -> int:
 
 def _numbers(console: Console, view: RunView) -> None:
     """Prints the key numbers of each model and dataset, in lines that break between two numbers only."""
-    found = view.numbers
-    blocks = [_filled(_parts(about, intervals=console.width >= _WIDE), console.width) for about in found]
+    headlines = view.numbers
+    blocks = [_filled(_parts(about, intervals=console.width >= _WIDE), console.width) for about in headlines]
     if sum(map(len, blocks)) > _NUMBER_ROWS:
         blocks = [[f"{first.rstrip(',')} …" if more else first] for first, *more in blocks]
     room = _NUMBER_ROWS if len(blocks) <= _NUMBER_ROWS else _NUMBER_ROWS - 1
-    for about, block in zip(found[:room], blocks, strict=False):
+    for about, block in zip(headlines[:room], blocks, strict=False):
         name = _name(about)
         console.print(f"[bold]{_markup(name)}[/]{_markup(block[0].removeprefix(name))}", soft_wrap=True)
         for line in block[1:]:
@@ -118,7 +118,7 @@ def _numbers(console: Console, view: RunView) -> None:
     if len(blocks) > room:
         more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
         console.print(f"… and {more}{_read_in(view.facts)}", style="dim", soft_wrap=True)
-    if marks := legend(number for about in found for number in about.numbers):
+    if marks := legend(number for about in headlines for number in about.numbers):
         console.print(marks, style="dim", soft_wrap=True)
 
 
@@ -161,8 +161,8 @@ def _items(loud: Sequence[ViewedTest], width: int, *, color: bool) -> list[_Item
     groups: dict[tuple[Outcome, str, str], list[ViewedTest]] = {}
     for test in loud:
         record = test.record
-        own = record.key if record.outcome is Outcome.FAIL else ""
-        groups.setdefault((record.outcome, record.reason, own), []).append(test)
+        key = record.key if record.outcome is Outcome.FAIL else ""
+        groups.setdefault((record.outcome, record.reason, key), []).append(test)
     items = []
     for (outcome, _, _), group in groups.items():
         sentence, steps = io.StringIO(), io.StringIO()
@@ -236,7 +236,7 @@ def _waivers(console: Console, view: RunView) -> None:
 
     ordered = sorted(
         map(_on_one_line, view.waivers),
-        key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.id)],
+        key=lambda waiver: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", waiver.id)],
     )
     title = f"[{STYLES[Outcome.WAIVED]}]waived[/]"
     room = console.width - len("waived ")
@@ -250,10 +250,10 @@ def _waivers(console: Console, view: RunView) -> None:
     by_owner: dict[tuple[str, str], list[WaiverUse]] = {}
     for line in ordered:
         by_owner.setdefault((line.owner, line.expires), []).append(line)
-    for (owner, expires), own in by_owner.items():
+    for (owner, expires), uses in by_owner.items():
         rows.append([_with_owner("by ", owner, f" until {expires}:", room)])
-        for line in own:
-            text = f"{line.id} {quantity(len(line.tests), 'test')}{'' if line is own[-1] else ','}"
+        for line in uses:
+            text = f"{line.id} {quantity(len(line.tests), 'test')}{'' if line is uses[-1] else ','}"
             if cell_len(" ".join([*rows[-1], text])) > room:
                 rows.append([" "])
             rows[-1].append(text)
@@ -311,7 +311,7 @@ def _asides(console: Console, view: RunView, room: int) -> None:
             print_sentence(console, sentence)
     else:
         counted = ((warnings, "warning", ""), (idle, "rule that did not apply", "rules that did not apply"), (notes, "note", ""))
-        counts = all_of([quantity(len(found), *words) for found, *words in counted if found])
+        counts = all_of([quantity(len(entries), *words) for entries, *words in counted if entries])
         console.print(f"[yellow]{counts}[/]{_read_in(view.facts)}", soft_wrap=True)
 
 
@@ -348,8 +348,8 @@ def _close(console: Console, view: RunView) -> None:
         print_sentence(console, f"[yellow]{plain_markup(line)}[/]")
     for model, policy in facts.policies.items():
         console.print(f"policy of {plain_markup(model)}: {plain_markup(policy)}", soft_wrap=True)
-    for model, own in view.several.items():
-        console.print(f"decision about {plain_markup(model)}: {_styled(own)}", soft_wrap=True)
+    for model, part in view.several.items():
+        console.print(f"decision about {plain_markup(model)}: {_styled(part)}", soft_wrap=True)
     print_sentence(console, f"{_styled(view)}  {plain_markup(view.sentence)}")
     places = _places(facts)
     for line in filter(None, _filled([*(f"{place}," for place in places[:-1]), *places[-1:]], console.width)):

@@ -118,8 +118,8 @@ class RunView:
         """The decision for display; it mentions waivers, and the purpose if it supports no release."""
         if self.decision is not Decision.GO:
             return str(self.decision)
-        own = [record for record in self.records if self.model in ("", record.model)]
-        waived = any(record.outcome is Outcome.WAIVED for record in own)
+        records = [record for record in self.records if self.model in ("", record.model)]
+        waived = any(record.outcome is Outcome.WAIVED for record in records)
         purpose = ", ".join(purposes(self.facts.origins, self.model))
         return f"{WITH_WAIVERS if waived else self.decision}{f' ({purpose})' if purpose else ''}"
 
@@ -164,7 +164,7 @@ class RunView:
     @cached_property
     def by_model(self) -> Mapping[str, RunView]:
         """The same about each model, and about each judged family of models."""
-        return {name: RunView(own, scope, name) for name, (scope, own) in self.facts.by_model(self.records).items()}
+        return {name: RunView(records, scope, name) for name, (scope, records) in self.facts.by_model(self.records).items()}
 
     @property
     def several(self) -> Mapping[str, RunView]:
@@ -257,14 +257,14 @@ class RunView:
             return []
         explained = [test.record for test in self.explained]
         about = {(record.model, record.dataset) for record in explained}
-        others = [one for test in self.tests if not test.is_explained and ((one := test.record).model, one.dataset) in about]
-        found: dict[tuple[str, str], WorstQuestion] = {}
+        others = [t.record for t in self.tests if not t.is_explained and (t.record.model, t.record.dataset) in about]
+        questions: dict[tuple[str, str], WorstQuestion] = {}
         for records in (explained, others):  # of each test its first question, then of each its second
-            ranked = zip_longest(*([WorstQuestion(one, example) for example in one.examples] for one in records))
+            ranked = zip_longest(*([WorstQuestion(record, example) for example in record.examples] for record in records))
             for question in filter(None, chain.from_iterable(ranked)):
                 if question.example.kind == NEWLY_WRONG:
-                    found.setdefault((question.record.dataset, question.example.sample), question)
-        return list(found.values())[:most]
+                    questions.setdefault((question.record.dataset, question.example.sample), question)
+        return list(questions.values())[:most]
 
     @cached_property
     def sweeps(self) -> list[Sweep]:
@@ -290,7 +290,7 @@ class RunView:
     def waivers(self) -> list[WaiverUse]:
         """The used waivers; a waiver of several models is listed once."""
         needed: dict[tuple[str, ...], WaiverUse] = {}
-        for waiver in (waiver for one in self.policies for waiver in one.waivers if waiver.tests):
+        for waiver in (waiver for policy in self.policies for waiver in policy.waivers if waiver.tests):
             key = (waiver.id, waiver.owner, waiver.expires, waiver.reason)
             before = needed.get(key)
             needed[key] = replace(waiver, tests=[*before.tests, *waiver.tests]) if before else waiver
@@ -325,7 +325,7 @@ class RunView:
         cells = [record for record, drop in drops if math.isfinite(drop.value)]
         if not drops:
             return []
-        worse, better = sum(len(one.broken) for one in cells), sum(len(one.fixed) for one in cells)
+        worse, better = sum(len(cell.broken) for cell in cells), sum(len(cell.fixed) for cell in cells)
         changes = f"{quantity(worse, 'answer')} got worse, {better} got better ({quantity(len(cells), 'test')})"
         left = f"; {quantity(len(drops) - len(cells), 'test')} could not be compared" if len(cells) < len(drops) else ""
         return [f"compared with the baseline: {changes}{left}"]
@@ -407,7 +407,7 @@ class RunView:
         notes = [note for note in self.notes(_MOST) if note not in self.not_asked]
         return (
             *(Limit("selection", line, grave=True) for line in self._selection()),
-            *(Limit("allowed", str(one), grave=True, allowed_by=one.allowed_by) for one in facts.allowances),
+            *(Limit("allowed", str(allowance), grave=True, allowed_by=allowance.allowed_by) for allowance in facts.allowances),
             *_counted("outside", others, "non-gate test failed", "non-gate tests failed", _NEVER_GO, grave=True),
             *_counted("waived", waived, "test is waived", "tests are waived", grave=True),
             *_counted("undecided", undecided, "test is undecided", "tests are undecided", grave=True),
@@ -463,7 +463,7 @@ class RunView:
         return _detailed("not asked", self.not_asked, text)
 
     def _not_applicable(self) -> list[Limit]:
-        having = [(record, one) for record, one in self._measures if one.outcome is Outcome.NOT_APPLICABLE]
+        having = [(record, measure) for record, measure in self._measures if measure.outcome is Outcome.NOT_APPLICABLE]
         details = [f"{record.id}: {measure.metric}: {measure.reason}" for record, measure in having]
         words = "metric of a rule does not apply", "metrics of rules do not apply"
         return _counted("not applicable", details, *words, " (NOT_APPLICABLE)")
@@ -556,12 +556,12 @@ def _answers(cells: Sequence[Record]) -> list[Limit]:
         "n_refused": lambda n: f"{n} of {answers} were refused ({percent(n / total)}): these count as wrong",
         "n_guessed": lambda n: f"{quantity(n, 'answer')} without the images could not be read: these count as guesses",
     }
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for name, text in kinds.items():
         having = sorted((cell for cell in cells if getattr(cell, name)), key=lambda cell: -int(getattr(cell, name)))
         details = [f"{cell.id}: {getattr(cell, name)} of {cell.n_requested}" for cell in having]
         if having:
-            found += _detailed("answers", details, text(sum(getattr(cell, name) for cell in having)), grave=name == "n_errors")
-    if cells and not found:
-        found.append(Limit("answers", f"none of {quantity(total, 'inference')} of cells failed, and every answer could be read"))
-    return found
+            limits += _detailed("answers", details, text(sum(getattr(cell, name) for cell in having)), grave=name == "n_errors")
+    if cells and not limits:
+        limits.append(Limit("answers", f"none of {quantity(total, 'inference')} of cells failed, and every answer could be read"))
+    return limits

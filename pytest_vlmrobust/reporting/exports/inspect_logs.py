@@ -87,8 +87,8 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
 
     stored = evidence.get_cell(cell, whole=False) if cell in set(evidence.cells()) else None
     questions = evidence.samples(cell.dataset, cell.model, cell.setting) if stored else ()
-    asked = [(questions[place], answers) for place, answers in stored.by_sample] if stored else []
-    samples = [sample for each, answers in asked for sample in _samples(each, answers, cell)]
+    pairs = [(questions[place], answers) for place, answers in stored.by_sample] if stored else []
+    samples = [sample for each, answers in pairs for sample in _samples(each, answers, cell)]
     views = 1 if stored is None else stored.views
     spec = EvalSpec(
         created=_created(run.manifest),
@@ -97,7 +97,7 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
         task_id=_number("task", str(cell)),
         task=on_one_line(f"{cell.dataset}-{cell.setting}"),
         model=on_one_line(cell.model),
-        dataset=EvalDataset(name=on_one_line(cell.dataset), samples=len(asked), sample_ids=[each.id for each, _ in asked]),
+        dataset=EvalDataset(name=on_one_line(cell.dataset), samples=len(pairs), sample_ids=[each.id for each, _ in pairs]),
         config=EvalConfig(epochs=views, epochs_reducer=["max"]),
         packages={"pytest_vlmrobust": str(run.manifest.get("version", ""))},
         tags=[str(run.decision)],
@@ -105,15 +105,15 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
     )
     failed = test is not None and test.record.outcome is Outcome.ERROR
     lost = test is None and _is_lost(cell, run)
-    views_that_count = [(answers, best_view(answers)) for _, answers in asked]
+    views_that_count = [(answers, best_view(answers)) for _, answers in pairs]
     scores = [answers[view].score.value for answers, view in views_that_count if view is not None]
     return EvalLog(
         status="cancelled" if lost else "error" if failed else "success",
         eval=spec,
         results=EvalResults(
-            total_samples=len(asked) * views,
+            total_samples=len(pairs) * views,
             completed_samples=sum(sample.error is None for sample in samples),
-            scores=[_score_of_cell(scores, len(asked), test)],
+            scores=[_score_of_cell(scores, len(pairs), test)],
         ),
         error=_error(test.record.reason) if test is not None and failed else None,
         samples=samples,
@@ -139,7 +139,7 @@ def _metadata(cell: Cell, test: ViewedTest | None, run: RunFiles) -> dict[str, A
     return {name: on_one_line(str(value)) for name, value in about.items() if str(value)}
 
 
-def _score_of_cell(values: Sequence[float], asked: int, test: ViewedTest | None) -> Any:
+def _score_of_cell(values: Sequence[float], total: int, test: ViewedTest | None) -> Any:
     """Returns the mean of the scores and the measures of the test; undefined values are left out."""
     from inspect_ai.log import EvalMetric, EvalScore
 
@@ -154,7 +154,7 @@ def _score_of_cell(values: Sequence[float], asked: int, test: ViewedTest | None)
         scorer=_SCORER,
         reducer="max",
         scored_samples=len(values),
-        unscored_samples=asked - len(values),
+        unscored_samples=total - len(values),
         metrics=metrics,
     )
 

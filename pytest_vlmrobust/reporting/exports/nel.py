@@ -97,9 +97,9 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
         stored = evidence.get_cell(cell)
         is_changed = evidence.changed_questions(dataset, cell.setting)
         samples = evidence.samples(dataset, setting=cell.setting) if is_changed else unchanged
-        found = [_line(_problem(numbers[place], samples[place]), answers) for place, answers in stored.by_sample]
-        lines = [line for line in found if line]
-        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(found) - len(lines), metric)
+        encoded = [_line(_problem(numbers[place], samples[place]), answers) for place, answers in stored.by_sample]
+        lines = [line for line in encoded if line]
+        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(encoded) - len(lines), metric)
         config = {
             "benchmark": benchmark.name,
             "model": cell.model,

@@ -56,7 +56,7 @@ _LEVEL_OF_DECISION = {Decision.NO_GO: "error", Decision.INCOMPLETE: "error", Dec
 
 def sarif(run: RunFiles) -> dict[str, Any]:
     """Returns a run as a SARIF log: a result for each rule that a test broke or left undecided, worst test first."""
-    found = [*_decision(run), *(result for test in run.tests for result in _results(test, run))]
+    results = [*_decision(run), *(result for test in run.tests for result in _results(test, run))]
     lost = [{"level": "error", "message": _message(f"{nodeid}: {LOST}")} for nodeid in run.facts.lost(run.records)]
     invocation = {
         "executionSuccessful": run.decision is not Decision.INCOMPLETE,
@@ -78,10 +78,10 @@ def sarif(run: RunFiles) -> dict[str, Any]:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {**_driver(run), "rules": list(_rules(run, {result["ruleId"] for result in found}))}},
+                "tool": {"driver": {**_driver(run), "rules": list(_rules(run, {result["ruleId"] for result in results}))}},
                 "automationDetails": {"id": f"vlmrobust/{on_one_line(str(run.manifest.get('run', '')))}"},
                 "invocations": [invocation],
-                "results": found,
+                "results": results,
                 "properties": about,
             }
         ],
@@ -101,9 +101,9 @@ def _rules(run: RunFiles, used: set[str]) -> Iterator[dict[str, Any]]:
         for rule in policy.get("rules", ()):
             if rule["id"] not in seen:
                 seen.add(rule["id"])
-                asked = f"{rule['metric']} is to keep the bound {rule['bound']} ({rule['source']})"
+                claim = f"{rule['metric']} is to keep the bound {rule['bound']} ({rule['source']})"
                 do = f"vlmrobust explain {rule['metric']} says what it measures. {_WAYS}"
-                yield _described(on_one_line(rule["id"]), asked, rule.get("reason") or asked, do)
+                yield _described(on_one_line(rule["id"]), claim, rule.get("reason") or claim, do)
     for name, (text, do) in _OURS.items():
         if name in used and name not in seen:
             yield _described(name, text, text, do)
@@ -184,8 +184,8 @@ def _result(test: ViewedTest, rule: str, text: str, run: RunFiles, measure: Meas
 def _suppression(waiver: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the waiver that covers a breach, with owner and last day if in the manifest."""
     known = (each for policy in _policies(manifest) for each in policy.get("waivers", ()) if each["id"] == waiver)
-    found = next(known, {"owner": "unknown", "expires": "unknown", "reason": ""})
-    text = f"waiver {waiver}, owner {found['owner']}, until {found['expires']}: {found['reason']}"
+    entry = next(known, {"owner": "unknown", "expires": "unknown", "reason": ""})
+    text = f"waiver {waiver}, owner {entry['owner']}, until {entry['expires']}: {entry['reason']}"
     return {"kind": "external", "status": "accepted", "justification": on_one_line(text)}
 
 

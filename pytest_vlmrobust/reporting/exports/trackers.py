@@ -85,8 +85,8 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
         raise MissingExtra("exporting to MLflow", "mlflow", extra="mlflow") from error
     try:
         client = MlflowClient(uri or None)
-        found = client.get_experiment_by_name(experiment)
-        place = client.create_experiment(experiment) if found is None else found.experiment_id
+        existing = client.get_experiment_by_name(experiment)
+        place = client.create_experiment(experiment) if existing is None else existing.experiment_id
         written = []
         for about in _model_runs(run, model):
             same = f"tags.`vlm.run` = '{_quoted(about.run)}' and tags.`vlm.model` = '{_quoted(about.model)}'"

@@ -231,7 +231,7 @@ def line(
     _draw_names(chart, points, at, bottom + 14)
     _draw_changes(chart, points, at, top, bottom)
     _draw_values(chart, points, at, up_at)
-    drawn = [(at(one.at), up_at(end)) for one in points for end in (one.low, one.value, one.high) if math.isfinite(end)]
+    drawn = [(at(point.at), up_at(end)) for point in points for end in (point.low, point.value, point.high) if math.isfinite(end)]
     _draw_levels(chart, levels, up_at, left, drawn)
     for point, (start, stop) in zip(points, _strips([at(point.at) for point in points], left), strict=True):
         tooltip = "; ".join(filter(None, (_tooltip(point), point.change)))
@@ -425,11 +425,11 @@ def _reveal(
         _text(tip, (x + 7, y + 15 * (at + 1)), words, "f-ink strong" if at < len(names) else "f-ink")
 
 
-def _tooltip(one: Bar | Point) -> str:
-    if one.tooltip or not math.isfinite(one.value):
-        return one.tooltip or "undefined"
-    known = math.isfinite(one.low) and math.isfinite(one.high) and one.low < one.high
-    return f"{number(one.value)} [{number(one.low)}, {number(one.high)}]" if known else number(one.value)
+def _tooltip(mark: Bar | Point) -> str:
+    if mark.tooltip or not math.isfinite(mark.value):
+        return mark.tooltip or "undefined"
+    known = math.isfinite(mark.low) and math.isfinite(mark.high) and mark.low < mark.high
+    return f"{number(mark.value)} [{number(mark.low)}, {number(mark.high)}]" if known else number(mark.value)
 
 
 def _units(value: float) -> str:

@@ -53,12 +53,12 @@ def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Mark
     names = addresses(shown)
     held = [pictures.get(name, "") for name in thumbnail_names(shown)]
     placed = places(shown, pictures)
-    asked: dict[str, int] = {}
+    questions: dict[str, int] = {}
     tests: list[Any] = []
     left = MOST_EXAMPLES
     for test in shown:
         record = test.record
-        examples = [_example(example, placed, asked) for example in record.examples[:left]]
+        examples = [_example(example, placed, questions) for example in record.examples[:left]]
         left -= len(examples)
         known: dict[str, Any] = {"name": names[record.key], "command": test.command, "examples": examples}
         known["elsewhere"] = len(record.examples) - len(examples)
@@ -66,22 +66,22 @@ def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Mark
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
     printed = {"tests": _PRINTED_TESTS, "samples": _PRINTED_SAMPLES}
     content = {"marks": marks, "printed": printed, "pictures": held, "tests": tests}
-    return Markup(f'{_json(content)[:-1]},"asked":[{",".join(asked)}]}}'.translate(_ESCAPES))  # noqa: S704 - escaped
+    return Markup(f'{_json(content)[:-1]},"asked":[{",".join(questions)}]}}'.translate(_ESCAPES))  # noqa: S704 - escaped
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _example(example: Example, places: Mapping[str, int], asked: dict[str, int]) -> dict[str, Any]:
-    """Returns an example with the indices of its images and question; a new question is added to ``asked``."""
+def _example(example: Example, places: Mapping[str, int], questions: dict[str, int]) -> dict[str, Any]:
+    """Returns an example with the indices of its images and question; a new question is added to ``questions``."""
     fields = dataclasses.asdict(example)
     text = _json(_readable({name: fields.pop(name) for name in _ASKED}))
     pictures = [{**picture, "file": places.get(picture["file"])} for picture in fields.pop("pictures")]
     replies = [_short(reply) for reply in fields.pop("replies")]
     return {
         **fields,
-        "asked": asked.setdefault(text, len(asked)),
+        "asked": questions.setdefault(text, len(questions)),
         "replies": replies,
         "pictures": [_short(picture) for picture in pictures],
     }
@@ -168,8 +168,8 @@ _EMBEDDED = re.compile(r'"pictures":\[((?:"[A-Za-z0-9+/=]*+",?)*+)\],"tests":\['
 
 def thumbnails_on(page: str) -> list[str]:
     """Returns the thumbnails in the data of a page, in Base64; empty for each that it lacks."""
-    found = _EMBEDDED.search(page)
-    return [] if found is None else re.findall(r'"([^"]*)"', found[1])
+    match = _EMBEDDED.search(page)
+    return [] if match is None else re.findall(r'"([^"]*)"', match[1])
 
 
 def _in_order(tests: Sequence[ViewedTest]) -> Iterator[str]:

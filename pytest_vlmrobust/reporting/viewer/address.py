@@ -80,8 +80,8 @@ class Address:
     @property
     def criteria(self) -> AnswerFilter:
         """Which answers it asks for."""
-        own = {field.name: getattr(self, field.name) for field in fields(AnswerFilter) if field.name != "differs"}
-        return AnswerFilter(**own, differs=bool(self.differs))
+        values = {field.name: getattr(self, field.name) for field in fields(AnswerFilter) if field.name != "differs"}
+        return AnswerFilter(**values, differs=bool(self.differs))
 
     def link(self, path: str, **changes: object) -> Markup:
         """Returns the address of another page with these changes, escaped for an attribute."""

@@ -104,7 +104,7 @@ def read_as(answer: Answer) -> str:
 
 def with_option(answer: str, sample: Sample) -> str:
     """Returns letters, several between bars, each with the text of its option; any other answer as it is."""
-    return " | ".join(f"{one} {sample.options[one]}" if one in sample.options else one for one in answer.split(" | "))
+    return " | ".join(f"{part} {sample.options[part]}" if part in sample.options else part for part in answer.split(" | "))
 
 
 def confidence(answer: Answer) -> float | None:
@@ -118,7 +118,7 @@ def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
         return {"who": who, "seen": None}
     is_clean = seen.cell.setting == CLEAN_NAME
     columns = [] if is_clean or seen.clean is None else [(CLEAN_NAME, seen.clean)]
-    own = (
+    under_setting = (
         [(seen.cell.setting, seen.answers[0])]
         if len(seen.answers) == 1
         else [
@@ -127,13 +127,13 @@ def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
             if answer.score.state != "unasked"
         ]
     )
-    columns += own
-    asked = [seen.original if name == CLEAN_NAME else seen.sample for name, _ in columns]
+    columns += under_setting
+    samples = [seen.original if name == CLEAN_NAME else seen.sample for name, _ in columns]
     return {
         "who": who,
         "seen": seen,
-        "columns": [_column(name, answer, sample) for (name, answer), sample in zip(columns, asked, strict=True)],
-        "letters": _letters(seen.sample, [(answer, sample) for (_, answer), sample in zip(columns, asked, strict=True)])
+        "columns": [_column(name, answer, sample) for (name, answer), sample in zip(columns, samples, strict=True)],
+        "letters": _letters(seen.sample, [(answer, sample) for (_, answer), sample in zip(columns, samples, strict=True)])
         if len(columns) <= 2
         else [],
     }
@@ -141,16 +141,16 @@ def board(who: Contender, seen: Seen | None) -> dict[str, Any]:
 
 def _letters(shown: Sample, columns: Sequence[tuple[Answer, Sample]]) -> list[tuple[str, str, list[dict[str, Any]]]]:
     """Returns the options by their letters in ``shown``; an answer to another order of them has its own letter of each."""
-    own = [{} if sample is shown else shown.original_letters for _, sample in columns]
-    back = [{old: new for new, old in letters.items()} for letters in own]
-    found = [names.get(one, one) for names, (answer, _) in zip(back, columns, strict=True) for one in answer.prediction.logprobs]
+    mappings = [{} if sample is shown else shown.original_letters for _, sample in columns]
+    back = [{old: new for new, old in letters.items()} for letters in mappings]
+    letters = [names.get(key, key) for names, (reply, _) in zip(back, columns, strict=True) for key in reply.prediction.logprobs]
     return [
         (
             letter,
             shown.options.get(letter, ""),
-            [_bar(*column, names.get(letter, letter), letter) for names, column in zip(own, columns, strict=True)],
+            [_bar(*column, names.get(letter, letter), letter) for names, column in zip(mappings, columns, strict=True)],
         )
-        for letter in dict.fromkeys(found)
+        for letter in dict.fromkeys(letters)
     ]
 
 
@@ -195,18 +195,18 @@ def galleries(
     runs: Sequence[ShownRun], address: Address, under: str, answered: Sequence[str], seen: Mapping[Contender, Seen | None]
 ) -> list[dict[str, Any]]:
     """Returns the images side by side: clean, then as shown, apart for runs whose models saw other pixels."""
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for setting in dict.fromkeys((CLEAN_NAME, under)):
         known: dict[tuple[str, ...], dict[str, Any]] = {}
         for run in runs:
             if answered and run.name not in answered:
                 continue
-            one = _gallery(run.pictures, address, run.name, setting, seen)
-            same = known.setdefault(one["digests"], one)
-            if same is not one:
+            gallery = _gallery(run.pictures, address, run.name, setting, seen)
+            same = known.setdefault(gallery["digests"], gallery)
+            if same is not gallery:
                 same["runs"].append(run.name)
-        found += known.values()
-    return found
+        result += known.values()
+    return result
 
 
 def _gallery(
@@ -227,7 +227,7 @@ def _gallery(
         shown = pictures.shown(address.data, address.id, setting)
     except VlmRobustError as error:
         return {**content, "problem": str(error), "small": address.link("/picture", run=(run,), under=setting, number=0)}
-    views = [one for who, one in seen.items() if one and who.run == run and one.cell.setting == setting]
+    views = [view for who, view in seen.items() if view and who.run == run and view.cell.setting == setting]
     right = [answer.score.value >= RIGHT for answer in views[0].answers] if len(views) == 1 and shown.views > 1 else []
     each = len(shown.names) or 1
     side = math.isqrt(shown.views) if shown.views > 1 else 0
@@ -272,20 +272,20 @@ def verdicts_of(states: Sequence[RunState], people: Sequence[Contender], dataset
 
 
 def dots(
-    address: Address, one: MatchingSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
+    address: Address, sample: MatchingSample, at: int, marks: Sequence[Scored], people: Sequence[Contender]
 ) -> list[tuple[Contender, list[tuple[str, Scored | None, Markup]]]]:
     """Returns each model's answers under all settings, aligned between models."""
     settings = sorted({mark.cell.setting for mark in marks}, key=setting_order)
     urls = {
-        setting: address.link("/sample", data=one.dataset, id=one.id, under=setting, at=at, among="samples")
+        setting: address.link("/sample", data=sample.dataset, id=sample.id, under=setting, at=at, among="samples")
         for setting in settings
     }
-    found = []
+    rows = []
     for who in people:
-        own = {mark.cell.setting: mark for mark in marks if is_of(mark.cell, who)}
-        if own:
-            found.append((who, [(setting, own.get(setting), urls[setting]) for setting in settings]))
-    return found
+        by_setting = {mark.cell.setting: mark for mark in marks if is_of(mark.cell, who)}
+        if by_setting:
+            rows.append((who, [(setting, by_setting.get(setting), urls[setting]) for setting in settings]))
+    return rows
 
 
 def mark_class(mark: Scored) -> str:

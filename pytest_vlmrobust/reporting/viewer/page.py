@@ -74,8 +74,8 @@ class Pages:
     def answers(self, address: Address) -> str:
         """Returns a page of answers, each with the clean and the shown image."""
         states, browser, cells = self._opened(address)[1:]
-        found = browser.answers(address.criteria, address.sort, self._judged(address, states, cells))
-        start, shown = _shown(address, found, ANSWERS_A_PAGE)
+        keys = browser.answers(address.criteria, address.sort, self._judged(address, states, cells))
+        start, shown = _shown(address, keys, ANSWERS_A_PAGE)
         people = contenders(cells)
         shown["cards"] = [self._card(address, browser, key, at, people) for at, key in enumerate(shown["entries"], start)]
         choices = self._choices(address, browser, cells, people)
@@ -84,10 +84,10 @@ class Pages:
     def samples(self, address: Address) -> str:
         """Returns a page of samples, each with its result under every setting."""
         states, browser, cells = self._opened(address)[1:]
-        found = browser.samples(address.criteria, address.sort, self._judged(address, states, cells))
-        start, shown = _shown(address, found, SAMPLES_A_PAGE)
+        samples = browser.samples(address.criteria, address.sort, self._judged(address, states, cells))
+        start, shown = _shown(address, samples, SAMPLES_A_PAGE)
         people = contenders(cells)
-        shown["rows"] = [self._row(address, browser, one, at, people) for at, one in enumerate(shown["entries"], start)]
+        shown["rows"] = [self._row(address, browser, sample, at, people) for at, sample in enumerate(shown["entries"], start)]
         choices = self._choices(address, browser, cells, people)
         return self._rendered("samples.html", address, states, title="Samples", **shown, **choices)
 
@@ -108,7 +108,7 @@ class Pages:
         under = address.under or CLEAN_NAME
         people = [who for who in contenders(cells) if any(is_of(mark.cell, who) for mark in marks)]
         seen = {who: browser.find(who.run, who.model, address.data, address.id, under) for who in people}
-        sample = next((one.sample for one in seen.values() if one), None) or _first_seen(browser, marks, address.id)
+        sample = next((view.sample for view in seen.values() if view), None) or _first_seen(browser, marks, address.id)
         before, after = self._around(address, browser, states, cells)
         return self._rendered(
             "sample.html",
@@ -120,8 +120,8 @@ class Pages:
             question=words_of(sample.question) if sample else "",
             options={letter: words_of(text) for letter, text in sample.options.items()} if sample else {},
             target=target_of(sample),
-            boards=[board(who, one) for who, one in seen.items()],
-            galleries=galleries(runs, address, under, [who.run for who, one in seen.items() if one], seen),
+            boards=[board(who, view) for who, view in seen.items()],
+            galleries=galleries(runs, address, under, [who.run for who, view in seen.items() if view], seen),
             strip=strip(address, marks, people, changed_picture(sample)),
             before=before,
             after=after,
@@ -259,19 +259,19 @@ class Pages:
         }
 
     def _row(
-        self, address: Address, browser: Browser, one: MatchingSample, at: int, people: Sequence[Contender]
+        self, address: Address, browser: Browser, entry: MatchingSample, at: int, people: Sequence[Contender]
     ) -> dict[str, Any]:
-        marks = browser.marks(one.dataset, one.id)
-        sample = _first_seen(browser, marks, one.id)
+        marks = browser.marks(entry.dataset, entry.id)
+        sample = _first_seen(browser, marks, entry.id)
         harmful = (mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME)
-        named = {"data": one.dataset, "id": one.id}
+        named = {"data": entry.dataset, "id": entry.id}
         return {
-            "one": one,
+            "one": entry,
             "sample": sample,
             "question": words_of(sample.question) if sample else "",
             "url": address.link("/sample", **named, under=next(harmful, CLEAN_NAME), at=at, among="samples"),
             "picture": address.link("/picture", **named, under=CLEAN_NAME, number=changed_picture(sample)),
-            "strips": dots(address, one, at, marks, people),
+            "strips": dots(address, entry, at, marks, people),
         }
 
     def _around(
@@ -284,13 +284,13 @@ class Pages:
         if address.among == "samples":
             listed = browser.samples(address.criteria, address.sort, judged)
             return self._beside(address, len(listed), lambda at: {"data": listed[at].dataset, "id": listed[at].id})
-        found = browser.answers(address.criteria, address.sort, judged)
+        keys = browser.answers(address.criteria, address.sort, judged)
 
         def named(at: int) -> dict[str, Any]:
-            seen = browser.read(found[at])
+            seen = browser.read(keys[at])
             return {"data": seen.cell.dataset, "id": seen.sample.id, "under": seen.cell.setting}
 
-        return self._beside(address, len(found), named)
+        return self._beside(address, len(keys), named)
 
     def _beside(
         self, address: Address, count: int, named: Callable[[int], Mapping[str, Any]]
@@ -312,10 +312,10 @@ def _span(page: int, total: int, size: int) -> tuple[int, int]:
     return (min(max(page, 1), pages) - 1) * size, pages
 
 
-def _shown(address: Address, found: Sequence[Any], size: int) -> tuple[int, dict[str, Any]]:
+def _shown(address: Address, entries: Sequence[Any], size: int) -> tuple[int, dict[str, Any]]:
     """Returns where the page of a list starts, and what its template needs of the list."""
-    start, pages = _span(address.page, len(found), size)
-    return start, {"entries": found[start : start + size], "total": len(found), "start": start, "pages": pages}
+    start, pages = _span(address.page, len(entries), size)
+    return start, {"entries": entries[start : start + size], "total": len(entries), "start": start, "pages": pages}
 
 
 def _page_of(address: Address) -> int:

@@ -79,7 +79,7 @@ class ShownRun:
         decision = str(manifest.get("decision", ""))
         models, data = manifest.get("models", {}), sorted({record.dataset for record in records if record.dataset})
         about = {"date": str(manifest.get("date", "")), "models": ", ".join(map(str, models)), "data": ", ".join(data)}
-        changed = [found for name in (FILE_NAME, f"{FILE_NAME}-wal", self._journal.path.name) if (found := self._changed(name))]
+        changed = [stamp for name in (FILE_NAME, f"{FILE_NAME}-wal", self._journal.path.name) if (stamp := self._changed(name))]
         return RunState(
             self.name,
             Decision(decision) if decision in set(Decision) else None,
@@ -108,10 +108,10 @@ class ShownRun:
 
     def _changed(self, name: str) -> tuple[int, int] | None:
         try:
-            found = (self.directory / name).stat()
+            status = (self.directory / name).stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size
 
 
 class Runs:
@@ -134,17 +134,17 @@ class Runs:
 
     def every(self) -> dict[str, ShownRun]:
         """Returns all runs; a second directory with the same name is numbered."""
-        found: dict[str, ShownRun] = {}
+        runs: dict[str, ShownRun] = {}
         with self._lock:
             for directory in self._find():
                 name, number = directory.name or str(directory), 1
-                while name in found:
+                while name in runs:
                     number += 1
                     name = f"{directory.name}~{number}"
                 if directory not in self._shown:
                     self._shown[directory] = ShownRun(name, directory, self._open_pictures)
-                found[name] = self._shown[directory]
-        return found
+                runs[name] = self._shown[directory]
+        return runs
 
     def chosen(self, names: Sequence[str]) -> list[ShownRun]:
         """Returns the runs with these names; by default the initial selection."""

@@ -178,19 +178,19 @@ def listen(port: int | None) -> socket.socket:
 
     Port 0 is any free port; ``None`` is the default port, or any free port if that is taken.
     """
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, PORT if port is None else port))
-        found.listen()  # a browser that opens the address early waits for the server
+        listener.bind((HOST, PORT if port is None else port))
+        listener.listen()  # a browser that opens the address early waits for the server
     except OSError as error:
-        found.close()
+        listener.close()
         if port is None and error.errno == errno.EADDRINUSE:
             return listen(0)
         raise UsageError(
             f"--port {port}: cannot listen on {HOST}:{port}: {error.strerror}. Name another port, or 0 for any that is free"
         ) from error
-    return found
+    return listener
 
 
 def server(pages: Pages, listening: socket.socket) -> uvicorn.Server:
