@@ -252,9 +252,9 @@ def test_check_says_which_rules_need_an_earlier_run(tmp_path: Path, capsys: Capt
 NOISY = Repeatability("m", "d", 200, 20, 20, 0, 2, 100, 0.1, 0.07, 0.14, {"accuracy_drop": 0.0877}, {"accuracy_drop": 0.104})
 
 
-def asked_twice(run: Path, *found: Repeatability, **more: object) -> str:
+def asked_twice(run: Path, *repeatability: Repeatability, **more: object) -> str:
     """Writes a run with A/A comparisons, and returns its directory."""
-    write_manifest(run, {"planned": 1, "selected": 1, "repeatability": to_plain(found), **more})
+    write_manifest(run, {"planned": 1, "selected": 1, "repeatability": to_plain(repeatability), **more})
     with Journal(run) as journal:
         for level in ("low", "high"):
             measures = (Measure("accuracy_drop", 0.1), Measure("accuracy", 0.8))
@@ -362,12 +362,12 @@ def test_check_notes_that_a_model_is_too_good_to_break_a_shipped_rule(policy: st
 
 
 def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path, capsys: Captured) -> None:
-    own = tmp_path / "own.yaml"
-    own.write_text("version: 1\nrules:\n  - {id: kept, metric: corpus_drop, max: 0.05}\n", encoding="utf-8")
-    assert main(["check", "resbench", str(own), "--samples", "100"]) == 0
+    policy_file = tmp_path / "own.yaml"
+    policy_file.write_text("version: 1\nrules:\n  - {id: kept, metric: corpus_drop, max: 0.05}\n", encoding="utf-8")
+    assert main(["check", "resbench", str(policy_file), "--samples", "100"]) == 0
     out = capsys.readouterr().out
     assert "note: not checked at this size: kept (corpus_drop)" in out
-    assert f"`vlmrobust power resbench {own} --samples 100` simulates them" in out
+    assert f"`vlmrobust power resbench {policy_file} --samples 100` simulates them" in out
     assert "rule no-step-down (largest_downward_step <= 6 pp" in out
     assert main(["check", "pcri", "--samples", "30"]) == 0
     assert "rule context-helps (pcri_matched >= -0.1" in capsys.readouterr().out
@@ -505,8 +505,8 @@ def test_compare_says_what_broke(tmp_path: Path, capsys: Captured) -> None:
     before, after = finished(tmp_path / "a"), finished(tmp_path / "b", "A")
     assert main(["compare", str(before), str(after), "--out", str(tmp_path / "out"), "--model", "m"]) == 0
     assert "m-d-clean  1  100.0 %  0.0 %" in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert found["cells"][0]["broken"] == ["s"]
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert comparison["cells"][0]["broken"] == ["s"]
     assert files(tmp_path / "out") == ["comparison.json", "comparison.md"]
 
 
@@ -922,9 +922,9 @@ def test_history_draws_a_metric_over_the_runs(tmp_path: Path, capsys: Captured) 
     for name in ("20261121-000000-a", "20261123-000000-c"):
         kept_run(tmp_path, name)
     assert main(["history", "--store", str(tmp_path), "--metric", "accuracy"]) == 0
-    title, newest, oldest, scale, told = capsys.readouterr().out.splitlines()
+    title, newest, oldest, scale, conclusion = capsys.readouterr().out.splitlines()
     assert title == "m-d-clean: accuracy"
-    assert told.startswith("no change is shown in 2 runs")
+    assert conclusion.startswith("no change is shown in 2 runs")
     assert main(["history", "--store", str(tmp_path), "--metric", "accuracy", "--out", str(tmp_path / "new" / "h.html")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "new" / "h.html")
     assert "20261121-000000-a" in (tmp_path / "new" / "h.html").read_text(encoding="utf-8")

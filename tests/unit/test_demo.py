@@ -54,8 +54,8 @@ def test_every_picture_belongs_to_the_split_that_training_refuses(samples: tuple
 
 def test_the_training_split_holds_no_content_of_the_evaluation_split() -> None:
     trained = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=False), 1500)}
-    asked = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=True), 500)}
-    assert not trained & asked
+    evaluated = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=True), 500)}
+    assert not trained & evaluated
     read = {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=False), 500)}
     assert not read & {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=True), 250)}
 
@@ -89,16 +89,16 @@ def shown() -> tuple[scenes.Scene, ...]:
 @pytest.mark.parametrize("kind", sorted(shapes.KINDS))
 def test_answers_are_facts_of_the_scene(kind: str, shown: tuple[scenes.Scene, ...]) -> None:
     rng = rng_for(3, kind)
-    asked = [question for scene in shown if (question := shapes.KINDS[kind](rng, scene)) is not None]
-    assert len(asked) > 40
-    assert all(question.answer in (question.options or ("yes", "no")) for question in asked)
-    assert len({question.answer for question in asked}) > 1
+    questions = [question for scene in shown if (question := shapes.KINDS[kind](rng, scene)) is not None]
+    assert len(questions) > 40
+    assert all(question.answer in (question.options or ("yes", "no")) for question in questions)
+    assert len({question.answer for question in questions}) > 1
 
 
 def test_yes_and_no_are_about_as_frequent() -> None:
     rng = rng_for(5, "existence")
-    found = [shapes.KINDS["existence"](rng, scene) for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
-    share = np.mean([question.answer == "yes" for question in found if question])
+    questions = [shapes.KINDS["existence"](rng, scene) for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
+    share = np.mean([question.answer == "yes" for question in questions if question])
     assert 0.42 < share < 0.58
 
 
@@ -145,7 +145,7 @@ def test_questions_of_words_say_what_they_depend_on_and_how_high_its_letters_are
         assert isinstance(image, PageImage)
         kind = sample.id.rpartition("-")[2]
         place = {"up_down"} if " at the " in sample.question else set()
-        read = {text_of_height(one.letter_height) for one in asked_about(sample, image.page)}
+        read = {text_of_height(lettering.letter_height) for lettering in asked_about(sample, image.page)}
         also = {"read": set(), "ink": {"colour"}, "spelled": {"presence"}}[kind]
         assert sample.changed_by == place | read | also, sample.id
     heights = {tag for sample in Words().samples() for tag in sample.changed_by if tag.startswith("text")}
@@ -157,8 +157,8 @@ def asked_about(sample: Sample, page: words.Page) -> list[words.Lettering]:
     if sample.id.endswith("-spelled"):
         return list(page.letterings)
     if sample.id.endswith("-read"):
-        return [one for one in page.letterings if one.word == sample.options[str(sample.target)]]
-    return [one for one in page.letterings if f"the word {one.word}?" in sample.question]
+        return [lettering for lettering in page.letterings if lettering.word == sample.options[str(sample.target)]]
+    return [lettering for lettering in page.letterings if f"the word {lettering.word}?" in sample.question]
 
 
 def test_letters_are_as_high_as_they_say() -> None:

@@ -75,9 +75,9 @@ def test_json_holds_the_shares_and_their_errors(policy: str, capsys: Captured) -
 @pytest.mark.study
 def test_several_models_are_all_go_less_often_than_one(policy: str, capsys: Captured) -> None:
     at_the_brink = (policy, "--samples", "400", "--runs", "40", "--shift", "clean_accuracy=83.5%")
-    one, three = (as_json(capsys, *at_the_brink, "--models", str(models))[0]["decisions"]["GO"] for models in (1, 3))
-    assert 0.0 < three == pytest.approx(one**3)
-    assert one < 1.0
+    single, three = (as_json(capsys, *at_the_brink, "--models", str(models))[0]["decisions"]["GO"] for models in (1, 3))
+    assert 0.0 < three == pytest.approx(single**3)
+    assert single < 1.0
 
 
 def test_the_dataset_says_which_rules_apply_and_which_models_are_meant(policy: str, capsys: Captured) -> None:
@@ -89,8 +89,8 @@ def test_the_dataset_says_which_rules_apply_and_which_models_are_meant(policy: s
 
 @pytest.mark.study
 def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> None:
-    found = printed(capsys, policy, "--samples", "60", "--runs", "20", "--shift", "clean_accuracy=97%")
-    low, high = map(int, re.findall(r"80 % of runs end GO or NO-GO with between (\d+) and (\d+) samples", found)[0])
+    report = printed(capsys, policy, "--samples", "60", "--runs", "20", "--shift", "clean_accuracy=97%")
+    low, high = map(int, re.findall(r"80 % of runs end GO or NO-GO with between (\d+) and (\d+) samples", report)[0])
     assert 10 <= low < high <= 120  # 46 of 60 right are needed for GO at all, and 17 percentage points are three standard errors
 
 
@@ -154,9 +154,9 @@ def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: P
 
 
 def test_a_policy_of_which_nothing_is_simulated_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    own = tmp_path / "mine.yaml"
-    own.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
-    said = printed(capsys, str(own), "--samples", "100", "--runs", "2", code=4)
+    policy_file = tmp_path / "mine.yaml"
+    policy_file.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
+    said = printed(capsys, str(policy_file), "--samples", "100", "--runs", "2", code=4)
     assert "no rule of mine can be simulated: cider the number that a benchmark publishes" in said
 
 
@@ -202,22 +202,22 @@ def pictures(tmp_path: Path) -> Path:
 @pytest.mark.study
 def test_samples_that_share_a_picture_decide_less(policy: str, capsys: Captured) -> None:
     """86 % of 400 are 3.3 standard errors above 80 %; of 40 groups whose ten answers are the same, one."""
-    asked = (policy, "--samples", "400", "--runs", "30", "--shift", "clean_accuracy=86%")
-    (plain,), (grouped,) = as_json(capsys, *asked), as_json(capsys, *asked, "--groups", "40", "--correlation", "1")
+    arguments = (policy, "--samples", "400", "--runs", "30", "--shift", "clean_accuracy=86%")
+    (plain,), (grouped,) = as_json(capsys, *arguments), as_json(capsys, *arguments, "--groups", "40", "--correlation", "1")
     assert (plain["groups"], plain["correlation"]) == (None, None)
     assert (grouped["samples"], grouped["groups"], grouped["correlation"]) == (400, 40, 1.0)
     assert plain["rules"]["answers"]["PASS"] > 0.8
     assert grouped["rules"]["answers"]["PASS"] < 0.6
-    assert as_json(capsys, *asked, "--groups", "40", "--correlation", "1") == [grouped]
+    assert as_json(capsys, *arguments, "--groups", "40", "--correlation", "1") == [grouped]
 
 
 @pytest.mark.study
 def test_groups_of_equal_size_are_said_in_every_form(policy: str, capsys: Captured) -> None:
-    asked = (policy, "--samples", "100", "--runs", "2", "--no-search", "--groups", "30")
-    assert printed(capsys, *asked).startswith(
+    arguments = (policy, "--samples", "100", "--runs", "2", "--no-search", "--groups", "30")
+    assert printed(capsys, *arguments).startswith(
         "nothing-lost on MMBench: 100 samples in 30 groups of latent correlation 0.5, 2 simulated runs\n"
     )
-    table = printed(capsys, *asked, "--table")
+    table = printed(capsys, *arguments, "--table")
     assert "| nothing-lost | MMBench | 100 in 30 groups |" in table
     assert "latent correlation within a group 0.5; 2 simulated runs a row" in table
 

@@ -58,9 +58,9 @@ def start(here: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], str
 
 
 def page(said: str, path: str) -> str:
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/ ", said)
-    assert found, said
-    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+    match = re.search(r"http://127\.0\.0\.1:(\d+)/ ", said)
+    assert match, said
+    connection = http.client.HTTPConnection("127.0.0.1", int(match[1]), timeout=60)
     connection.request("GET", path)
     body = connection.getresponse().read().decode()
     connection.close()

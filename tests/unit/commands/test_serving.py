@@ -107,7 +107,7 @@ def test_a_probe_says_in_80_columns_how_a_server_is_asked(capsys: pytest.Capture
         assert cli.main(["probe", f"openai:{server.url}#m@1"]) == 0
         out = capsys.readouterr().out
         assert cli.main(["probe", f"openai:{server.url}#m@1", "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
+        result = json.loads(capsys.readouterr().out)
     assert "DO NOT REACH IT" in blind
     assert "none is declared" in blind
     assert max(map(len, (out + blind).splitlines())) <= 80
@@ -125,7 +125,7 @@ def test_a_probe_says_in_80_columns_how_a_server_is_asked(capsys: pytest.Capture
         "at once   16 requests in TIME",
         "usable    yes",
     ]
-    assert (found["usable"], found["answer"], found["servers"][0]["url"]) == (True, "text", server.url)
+    assert (result["usable"], result["answer"], result["servers"][0]["url"]) == (True, "text", server.url)
 
 
 @pytest.mark.parametrize(("model", "code"), [("openai:http://127.0.0.1:1/v1#m", 11), ("tinny", 4), ("./no-directory", 4)])

@@ -16,7 +16,7 @@ from pytest_vlmrobust.datasets.drafts import options_in, put_together
 
 
 @pytest.mark.cases(
-    ("question", "asked", "options"),
+    ("question", "text", "options"),
     [
         ("Which way?\nA. Left.\nB. Right.", "Which way?", ["Left.", "Right."]),
         ("Which?\nOptions: A: one, B: two, C: three, D: four", "Which?", ["one", "two", "three", "four"]),
@@ -26,8 +26,8 @@ from pytest_vlmrobust.datasets.drafts import options_in, put_together
         ("Which?\nA. see B.\nB. none", "Which?", ["see B.", "none"]),
     ],
 )
-def test_options_are_found(question: str, asked: str, options: list[str]) -> None:
-    assert options_in(question) == (asked, dict(zip("ABCDEFGH", options, strict=False)))
+def test_options_are_found(question: str, text: str, options: list[str]) -> None:
+    assert options_in(question) == (text, dict(zip("ABCDEFGH", options, strict=False)))
 
 
 @pytest.mark.cases("question", ["What is it?", "Is plan A. better?", "A. only one", "B. two\nC. three", "", "a. left b. right"])
@@ -38,8 +38,8 @@ def test_a_question_without_options_stays_as_it_is(question: str) -> None:
 @given(st.lists(st.text("abc xyz", min_size=1).map(str.strip).filter(bool), min_size=2, max_size=26))
 def test_what_is_listed_line_by_line_is_read_back(texts: list[str]) -> None:
     listed = "".join(f"\n{letter}. {text}" for letter, text in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", texts, strict=False))
-    asked, options = options_in(f"Which one?{listed}")
-    assert asked == "Which one?"
+    text, options = options_in(f"Which one?{listed}")
+    assert text == "Which one?"
     assert list(options.values()) == texts
 
 
@@ -77,9 +77,9 @@ def test_the_rows_of_a_question_are_the_sample_with_the_largest_pictures() -> No
 
 def test_the_same_words_about_another_picture_are_another_question() -> None:
     rows = [row("a4", 4), row("b4", 4), row("a8", 8), row("b8", 8)]
-    found, notes = put_together(rows, "size", "f.tsv")
-    assert [shown(sample) for sample in found] == [{4: "a4", 8: "a8"}, {4: "b4", 8: "b8"}]
-    assert len({sample.group for sample in found}) == 2
+    samples, notes = put_together(rows, "size", "f.tsv")
+    assert [shown(sample) for sample in samples] == [{4: "a4", 8: "a8"}, {4: "b4", 8: "b8"}]
+    assert len({sample.group for sample in samples}) == 2
     assert notes == (
         (
             "f.tsv: 1 question has the words and the answer of an earlier one (the first: 'b4'): their order at each "
@@ -89,8 +89,8 @@ def test_the_same_words_about_another_picture_are_another_question() -> None:
 
 
 def test_sizes_that_a_question_lacks_are_said() -> None:
-    found, notes = put_together([row("a", 4), row("b", 8), row("x", 8, "h")], "size", "f.tsv")
-    assert [list(sample.sizes) for sample in found] == [[4, 8], [8]]
+    samples, notes = put_together([row("a", 4), row("b", 8), row("x", 8, "h")], "size", "f.tsv")
+    assert [list(sample.sizes) for sample in samples] == [[4, 8], [8]]
     assert notes == (
         (
             "f.tsv: 1 of 2 questions lack images of some sizes (the first: 'x' has none of 4 pixels). Those rungs are made of "

@@ -139,7 +139,7 @@ def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> Non
 
 
 @pytest.mark.parametrize(
-    ("cells", "found", "expected"),
+    ("cells", "value", "expected"),
     [
         ({"nose": ""}, "None", "a box too, as 'left_eye' has one: all of them, or none"),
         ({"nose": "1,2,3"}, "'1,2,3'", "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"),
@@ -151,12 +151,12 @@ def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> Non
         ({"mouth": "1,2,3,96.5"}, "(1.0, 2.0, 3.0, 96.5)", "a box inside of the image, which has 96 x 96 pixels"),
     ],
 )
-def test_boxes_that_are_none(people: People, cells: dict[str, str], found: str, expected: str) -> None:
+def test_boxes_that_are_none(people: People, cells: dict[str, str], value: str, expected: str) -> None:
     folder = people(["light"])
     table = folder / "faces.csv"
     table.write_text(f"file,identity,{','.join(TEXTS)}\n0.png,a,{boxes(**cells)}\n")
     _, line = refused(folder)
-    assert line.startswith(f"  {table}:2, file '0.png', column '{next(iter(cells))}': found {found}, expected {expected}")
+    assert line.startswith(f"  {table}:2, file '0.png', column '{next(iter(cells))}': found {value}, expected {expected}")
 
 
 def test_a_box_may_fill_the_picture(people: People) -> None:
@@ -193,8 +193,8 @@ def test_headers(people: People, header: str, expected: str) -> None:
 def test_rows_of_another_length_and_without_what_is_required(people: People) -> None:
     folder = append(people(["light"]), "0.png,b,light,1,2,3,4,5", f",c,light,{boxes()}")
     _, long, bare = refused(folder)
-    found = "['0.png', 'b', 'light', '1', '2', '3', '4', '5']"
-    assert long.endswith(f"column '(all)': found {found}, expected 7 values as in the header; put boxes in double quotes")
+    row = "['0.png', 'b', 'light', '1', '2', '3', '4', '5']"
+    assert long.endswith(f"column '(all)': found {row}, expected 7 values as in the header; put boxes in double quotes")
     assert ":4, the row, column 'file': found None, expected a value: this column is required" in bare
 
 
@@ -264,11 +264,11 @@ def test_neighbours_look_alike_and_are_the_same_every_time(people: People, face:
     Image.fromarray(np.clip(like, 0, 255).astype(np.uint8)).save(folder / "4.png")
     collection = read(folder)
     entity = collection.entities()[2]
-    found = names(collection.neighbours(entity, 4), collection)
-    assert found[0] == "p4"
-    assert sorted(found) == ["p0", "p1", "p3", "p4"]
-    assert names(read(folder).neighbours(entity, 4), collection) == found
-    assert names(collection.neighbours(entity, 2), collection) == found[:2]
+    neighbours = names(collection.neighbours(entity, 4), collection)
+    assert neighbours[0] == "p4"
+    assert sorted(neighbours) == ["p0", "p1", "p3", "p4"]
+    assert names(read(folder).neighbours(entity, 4), collection) == neighbours
+    assert names(collection.neighbours(entity, 2), collection) == neighbours[:2]
 
 
 def test_the_group_does_not_tell_which_candidate_is_meant(people: People) -> None:
@@ -310,12 +310,12 @@ def guessed_by_group(candidates: list[list[str]]) -> dict[str, float]:
 def test_a_group_that_is_too_small_takes_others_and_says_so(people: People) -> None:
     collection = read(people(["light", "light", "dark", "light", "dark"]))
     dark = collection.entities()[2]
-    found = names(collection.neighbours(dark, 2), collection)
+    neighbours = names(collection.neighbours(dark, 2), collection)
     (note,) = collection.notes_on_neighbours(2)
     assert "people: 2 neighbours of the same group are wanted, and the group 'dark' has 2 members: the rest come" in note
     assert "so the group alone may give the answer away. Add people to it until it has 3" in note
-    assert found[0] == "p4"
-    assert found[1] in {"p0", "p1", "p3"}
+    assert neighbours[0] == "p4"
+    assert neighbours[1] in {"p0", "p1", "p3"}
     assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
     assert collection.notes_on_neighbours(1) == ()
     assert names(collection.neighbours(dark, 1), collection) == ["p4"]

@@ -113,13 +113,13 @@ def opened(folder: Path) -> ImageEncoder:
 
 @pytest.mark.parametrize("kind", WIDTHS)
 def test_one_embedding_of_each_picture_whatever_the_batch(encoder: Encoder, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = opened(encoder(kind))
+    model = opened(encoder(kind))
     shown = pictures(BATCH + 2)
-    embeddings = found.embed(iter(shown))
+    embeddings = model.embed(iter(shown))
     assert embeddings.shape == (BATCH + 2, WIDTHS[kind])
     assert embeddings.dtype == np.float32
     monkeypatch.setattr(module, "BATCH", 5)
-    np.testing.assert_allclose(found.embed(shown[::-1])[::-1], embeddings, atol=1e-5)
+    np.testing.assert_allclose(model.embed(shown[::-1])[::-1], embeddings, atol=1e-5)
     assert np.std(embeddings, axis=0).max() > 1e-3
 
 
@@ -147,9 +147,9 @@ def test_an_encoder_whose_pooling_has_no_weights_gives_the_mean_of_its_last_hidd
 
 
 def test_global_random_numbers_stay_as_they_were(encoder: Encoder) -> None:
-    found = opened(encoder("vit_without_pooler"))
+    model = opened(encoder("vit_without_pooler"))
     before = torch.random.get_rng_state()
-    found.embed(pictures(1))
+    model.embed(pictures(1))
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -216,10 +216,10 @@ class Hub:
 
     def __init__(self, cached: Path | None, remote: Path | Exception) -> None:
         self.cached, self.remote = cached, remote
-        self.asked: list[dict[str, Any]] = []
+        self.calls: list[dict[str, Any]] = []
 
     def __call__(self, _id: str, *, local_files_only: bool, **arguments: Any) -> str:
-        self.asked.append(arguments)
+        self.calls.append(arguments)
         if local_files_only:
             if self.cached is None:
                 raise FileNotFoundError("not cached")
@@ -238,11 +238,11 @@ def test_a_hub_id_is_taken_from_the_cache_before_the_hub_is_asked(
     snapshot = shutil.copytree(encoder("siglip"), tmp_path / COMMIT)
     hub = Hub(snapshot, RuntimeError("not to be asked"))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub)
-    found = ImageEncoder.of(EncoderName("org/name@v2", id="org/name", revision="v2"))
-    assert found.name == f"encoder:org/name@{COMMIT[:12]}"
-    assert found.embed(pictures(1)).shape == (1, 16)
-    (asked,) = hub.asked
-    assert asked["revision"] == "v2"
+    image_encoder = ImageEncoder.of(EncoderName("org/name@v2", id="org/name", revision="v2"))
+    assert image_encoder.name == f"encoder:org/name@{COMMIT[:12]}"
+    assert image_encoder.embed(pictures(1)).shape == (1, 16)
+    (call,) = hub.calls
+    assert call["revision"] == "v2"
 
 
 def test_what_the_cache_lacks_is_downloaded(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,11 +250,11 @@ def test_what_the_cache_lacks_is_downloaded(encoder: Encoder, tmp_path: Path, mo
     hub = Hub(tmp_path / "half", encoder("siglip"))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub)
     assert ImageEncoder.of(EncoderName("org/name", id="org/name")).folder.name == "siglip"
-    assert [asked["revision"] for asked in hub.asked] == [None, None]
+    assert [call["revision"] for call in hub.calls] == [None, None]
     hub.remote = tmp_path / "half"
     with pytest.raises(ModelError, match=r"encoder 'org/name' of the hub lacks config\.json and image processor settings"):
         ImageEncoder.of(EncoderName("org/name", id="org/name"))
-    assert hub.asked[-1]["allow_patterns"][-2:] == ["*.safetensors", "pytorch_model*.bin"]
+    assert hub.calls[-1]["allow_patterns"][-2:] == ["*.safetensors", "pytorch_model*.bin"]
 
 
 def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,14 +433,14 @@ def test_boxes_in_the_table_are_left_as_they_are(people: People, mediapipe: Simp
 
 
 @pytest.mark.parametrize(
-    ("faces", "found"),
+    ("faces", "count"),
     [
         ([], "no face"),
         ([mesh(), mesh()], "several faces"),
         ([moved(0.3)], "a face that is partly outside of the image"),
     ],
 )
-def test_pictures_without_one_whole_face(people: People, mediapipe: SimpleNamespace, faces: list[Points], found: str) -> None:
+def test_pictures_without_one_whole_face(people: People, mediapipe: SimpleNamespace, faces: list[Points], count: str) -> None:
     mediapipe.faces = faces
     folder = bare(people, ["light", "dark"])
     with pytest.raises(DatasetError) as caught:
@@ -448,7 +448,7 @@ def test_pictures_without_one_whole_face(people: People, mediapipe: SimpleNamesp
     first, *lines = str(caught.value).splitlines()
     assert "faces.csv has 2 problems" in first
     assert lines[1] == (
-        f"  {folder / 'faces.csv'}:3, file '1.png': MediaPipe found {found} in {folder / '1.png'}, expected one face. Write its "
+        f"  {folder / 'faces.csv'}:3, file '1.png': MediaPipe found {count} in {folder / '1.png'}, expected one face. Write its "
         "boxes into the table, crop the image, or remove the row"
     )
     assert mediapipe.closed == 1

@@ -345,7 +345,7 @@ def read(path: Path) -> tuple[Sample, ...]:
     return tuple(open_dataset(path).samples())
 
 
-def own(path: Path, *rows: dict[str, Any]) -> tuple[Sample, ...]:
+def read_rows(path: Path, *rows: dict[str, Any]) -> tuple[Sample, ...]:
     (path / "p.png").write_bytes(png())
     base = {"image": "p.png", "question": "What?", "options": ["cat", "dog"], "answer": "B"}
     lines = [json.dumps({"id": str(number), **base, **row}) for number, row in enumerate(rows)]
@@ -427,7 +427,7 @@ def test_a_malformed_csv_is_named_by_line_and_column(tmp_path: Path, text: str, 
 
 
 def test_nested_metadata_become_columns_and_a_missing_value_is_a_slice(tmp_path: Path) -> None:
-    samples = own(tmp_path, {"meta": {"camera": {"lens": "wide"}, "night": True}}, {"meta.night": ""}, {})
+    samples = read_rows(tmp_path, {"meta": {"camera": {"lens": "wide"}, "night": True}}, {"meta.night": ""}, {})
     assert strata_by_kind(samples) == {
         "meta.camera.lens": [f"meta.camera.lens={MISSING}", "meta.camera.lens=wide"],
         "meta.night": [f"meta.night={MISSING}", "meta.night=true"],
@@ -447,7 +447,7 @@ def test_nested_metadata_become_columns_and_a_missing_value_is_a_slice(tmp_path:
 )
 def test_metadata_that_no_rule_could_name_are_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        own(tmp_path, row)
+        read_rows(tmp_path, row)
     assert message in str(caught.value)
 
 

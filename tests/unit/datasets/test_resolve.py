@@ -278,9 +278,9 @@ def test_a_collection_in_the_data_folder(people: People, tmp_path: Path, monkeyp
     assert resolve_collection("crew") is None
     assert resolve_collection("crew", data_dir=tmp_path) is not None
     monkeypatch.setenv(variable, str(tmp_path))
-    found = resolve_collection("crew")
-    assert isinstance(found, FaceFolder)
-    assert found.folder == tmp_path / "crew"
+    collection = resolve_collection("crew")
+    assert isinstance(collection, FaceFolder)
+    assert collection.folder == tmp_path / "crew"
 
 
 def test_what_is_no_collection(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def choice(count: int, of: str, target: str, **more: Any) -> Expected:
 
 
 def yes_no(**more: Any) -> Expected:
-    own = {"question": "Is the shape green?", **more.pop("more", {})}
-    return Expected(8, more.pop("id", "5"), "yes", "yes_no", "yes_no", 0.5, more=own, **more)
+    content = {"question": "Is the shape green?", **more.pop("more", {})}
+    return Expected(8, more.pop("id", "5"), "yes", "yes_no", "yes_no", 0.5, more=content, **more)
 
 
 def opened(scorer: str, target: Any, **more: Any) -> Expected:

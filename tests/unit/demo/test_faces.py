@@ -76,7 +76,7 @@ def test_each_choice_makes_another_picture(feature: str) -> None:
     pictures = [draw_portrait(somebody(**change), 160) for change in changes]
     assert len({pixels_digest(picture) for picture in pictures}) == len(values)
     # to be seen, not only there
-    assert all(np.abs(one.astype(int) - other).max() > 15 for one, other in pairwise(pictures))
+    assert all(np.abs(first.astype(int) - second).max() > 15 for first, second in pairwise(pictures))
 
 
 @pytest.mark.parametrize("side", [80, 160, 1024])
@@ -94,9 +94,9 @@ def test_boxes_hold_exactly_the_ink(side: int, seed: int) -> None:
 @pytest.mark.parametrize(("feature", "boxed"), [("mouth", "mouth"), ("nose", "nose")])
 @pytest.mark.parametrize("side", [160, 1024])
 def test_another_feature_changes_the_picture_inside_its_box_and_nowhere_else(feature: str, boxed: str, side: int) -> None:
-    for one, other in pairwise(somebody(3, "dark", **{feature: value}) for value in CHOICES[feature]):
-        changed = (draw_portrait(one, side) != draw_portrait(other, side)).any(axis=2)
-        boxes = np.array([portrait_boxes(portrait, side)[boxed] for portrait in (one, other)])
+    for first, second in pairwise(somebody(3, "dark", **{feature: value}) for value in CHOICES[feature]):
+        changed = (draw_portrait(first, side) != draw_portrait(second, side)).any(axis=2)
+        boxes = np.array([portrait_boxes(portrait, side)[boxed] for portrait in (first, second)])
         left, top, right, bottom = extent(changed)
         assert left >= boxes[:, 0].min() - 1
         assert top >= boxes[:, 1].min() - 1
@@ -180,10 +180,10 @@ def test_pictures_are_the_same_in_every_process(faces: FaceCollection) -> None:
         "e = c.entities()[3]\n"
         "print(c.digest, e.image.identity(), d(e.image.load()), *[d(n.load()) for n in c.neighbours(e, 5)])\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     entity = faces.entities()[3]
     here = [pixels_digest(image.load()) for image in (entity.image, *faces.neighbours(entity, 5))]
-    assert told == [faces.digest, entity.image.identity(), *here]
+    assert printed == [faces.digest, entity.image.identity(), *here]
 
 
 def test_digest_and_identity_tell_apart_what_is_drawn_differently(faces: FaceCollection) -> None:
@@ -236,13 +236,13 @@ def test_families_of_another_size_are_refused(size: int) -> None:
 # neighbours, and what could give the target away
 
 
-def differences(one: Portrait, other: Portrait) -> set[str]:
-    return {name for name in CHOICES if getattr(one, name) != getattr(other, name)}
+def differences(first: Portrait, second: Portrait) -> set[str]:
+    return {name for name in CHOICES if getattr(first, name) != getattr(second, name)}
 
 
 def test_every_two_of_a_family_differ_in_the_same_three_features() -> None:
     for family in first_families(40, evaluation=True):
-        pairs = {frozenset(differences(one, other)) for i, one in enumerate(family) for other in family[:i]}
+        pairs = {frozenset(differences(first, second)) for i, first in enumerate(family) for second in family[:i]}
         assert len(pairs) == 1
         varied = pairs.pop()
         assert len(varied) == 3
@@ -270,7 +270,7 @@ def test_relatives_are_new_people_of_the_same_tone_and_split() -> None:
 
 def most_alike(candidates: tuple[Portrait, ...]) -> float:
     """Whether the first differs least from all the others, ties by chance."""
-    sums = [sum(len(differences(one, other)) for other in candidates) for one in candidates]
+    sums = [sum(len(differences(candidate, other)) for other in candidates) for candidate in candidates]
     return (sums[0] == min(sums)) / sums.count(min(sums))
 
 

@@ -33,7 +33,7 @@ from pytest_vlmrobust.demo.typography import (
     typefaces_in,
 )
 
-STYLES = tuple(Style(*one) for one in product(BUILT_IN, CASINGS, POSITIONS, ROTATIONS))
+STYLES = tuple(Style(*choices) for choices in product(BUILT_IN, CASINGS, POSITIONS, ROTATIONS))
 WORDS = ("ox", "jig", "gauge", "quilts", "waistcoat", "volleyball")
 
 

@@ -43,12 +43,12 @@ from pytest_vlmrobust.demo.word_collection import (
 WORDS = ("ox", "cat", "oil", "gauge", "lesson", "bluebell", "volleyball", "xylophone", "jam", "zurich")
 
 
-def distance(one: str, two: str) -> int:
+def distance(first: str, second: str) -> int:
     """Levenshtein's, written down independently of the package."""
-    row = list(range(len(two) + 1))
-    for i, a in enumerate(one, 1):
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
         above, row = row, [i]
-        for j, b in enumerate(two, 1):
+        for j, b in enumerate(second, 1):
             row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b)))
     return row[-1]
 
@@ -70,18 +70,18 @@ def test_the_list_says_its_licence() -> None:
 
 @pytest.mark.cases("word", WORDS)
 def test_neighbours_are_other_strings_at_one_edit(word: str) -> None:
-    found = lookalikes(word, np.random.default_rng(1))
-    assert word not in found
-    assert len(found) == len(set(found)) > 40
-    assert {distance(word, other) for other in found} == {1}
-    assert all(re.fullmatch("[a-z]{2,10}", other) for other in found)
-    assert {len(other) - len(word) for other in found} >= ({0, 1} if len(word) < 10 else {0, -1})
+    neighbours = lookalikes(word, np.random.default_rng(1))
+    assert word not in neighbours
+    assert len(neighbours) == len(set(neighbours)) > 40
+    assert {distance(word, other) for other in neighbours} == {1}
+    assert all(re.fullmatch("[a-z]{2,10}", other) for other in neighbours)
+    assert {len(other) - len(word) for other in neighbours} >= ({0, 1} if len(word) < 10 else {0, -1})
 
 
 @pytest.mark.cases("word", WORDS)
 def test_a_word_and_its_nearest_neighbours_are_all_one_edit_apart_so_that_none_stands_out(word: str) -> None:
     nearest = (word, *lookalikes(word, np.random.default_rng(2))[:ENOUGH])
-    assert {distance(one, two) for one in nearest for two in nearest if one != two} == {1}
+    assert {distance(first, second) for first in nearest for second in nearest if first != second} == {1}
 
 
 def test_real_words_come_first_where_there_are_enough() -> None:
@@ -170,25 +170,25 @@ def test_the_density_of_ink_does_not_tell_words_from_neighbours(
     pictures: tuple[list[NDArray[np.uint8]], list[list[NDArray[np.uint8]]]],
 ) -> None:
     targets, others = pictures
-    own = np.array([density_of(picture) for picture in targets])
+    targets_density = np.array([density_of(picture) for picture in targets])
     near = np.array([[density_of(picture) for picture in group] for group in others])
-    assert stats.ks_2samp(own, near.ravel()).pvalue > 0.2
-    differences = own - near.mean(axis=1)
-    assert abs(differences.mean()) < 0.02 * own.mean()
+    assert stats.ks_2samp(targets_density, near.ravel()).pvalue > 0.2
+    differences = targets_density - near.mean(axis=1)
+    assert abs(differences.mean()) < 0.02 * targets_density.mean()
     assert stats.wilcoxon(differences).pvalue > 0.05
-    ranks = Counter((near < own[:, None]).sum(axis=1).tolist())
+    ranks = Counter((near < targets_density[:, None]).sum(axis=1).tolist())
     assert stats.chisquare([ranks[rank] for rank in range(4)]).pvalue > 0.05
     # thicker lines would be noticed
-    assert stats.wilcoxon(1.05 * own - near.mean(axis=1)).pvalue < 0.01
+    assert stats.wilcoxon(1.05 * targets_density - near.mean(axis=1)).pvalue < 0.01
 
 
 def test_neighbours_share_everything_but_the_word() -> None:
     for entity in SMALL.entities():
-        own = print_of(entity.image).what
+        what = print_of(entity.image).what
         for other in SMALL.neighbours(entity, 5):
-            what = print_of(other).what
-            assert (what.style, what.side, what.size) == (own.style, own.side, own.size)
-            assert what.word != own.word == entity.label
+            other_what = print_of(other).what
+            assert (other_what.style, other_what.side, other_what.size) == (what.style, what.side, what.size)
+            assert other_what.word != what.word == entity.label
 
 
 @pytest.mark.parametrize(("name", "side", "count"), [("words", 1024, 100), ("words_160", 160, 24)])
@@ -209,13 +209,13 @@ def test_the_registered_collections(name: str, side: int, count: int) -> None:
 
 def test_styles_lengths_and_kinds_of_neighbours_are_spread() -> None:
     styles = [print_of(entity.image).what.style for entity in SMALL.entities()]
-    for levels, found in (
+    for levels, values in (
         ([face.name for face in BUILT_IN], [style.typeface.name for style in styles]),
         (CASINGS, [style.casing for style in styles]),
         (tuple(POSITIONS), [style.position for style in styles]),
         (ROTATIONS, [style.rotation for style in styles]),
     ):
-        assert sorted(Counter(found).values()) == [len(styles) // len(levels)] * len(levels)
+        assert sorted(Counter(values).values()) == [len(styles) // len(levels)] * len(levels)
     assert {len(entity.label) for entity in SMALL.entities()} >= set(range(3, 9))
     rich = sum(has_real_family(entity.label) for entity in SMALL.entities())
     assert 0.4 * SMALL.count < rich < 0.7 * SMALL.count
@@ -235,18 +235,19 @@ def test_boxes_surround_the_ink() -> None:
 def test_words_belong_to_the_split_that_training_refuses() -> None:
     assert all(print_of(entity.image).what.held_out for entity in SMALL.entities())
     trained = list(islice(random_prints(np.random.default_rng(6), 160, evaluation=False), 80))
-    asked = list(islice(random_prints(np.random.default_rng(6), 160, evaluation=True, count=2), 40))
+    evaluated = list(islice(random_prints(np.random.default_rng(6), 160, evaluation=True, count=2), 40))
     assert {len(group) for group in trained} == {4}
-    assert {len(group) for group in asked} == {3}
+    assert {len(group) for group in evaluated} == {3}
     assert not any(image.what.held_out for group in trained for image in group)
-    assert all(image.what.held_out for group in asked for image in group)
+    assert all(image.what.held_out for group in evaluated for image in group)
     assert len({group[0].what.word for group in trained}) > 60
     assert all(group[0].what.word in known_words() and len({image.what.word for image in group}) == 4 for group in trained)
 
 
 def test_the_split_does_not_depend_on_the_size() -> None:
     small, large = (WordCollection(side=side, count=30).entities() for side in (160, 512))
-    words = [[(print_of(entity.image).what.word, print_of(entity.image).what.style) for entity in one] for one in (small, large)]
+    prints = [[print_of(entity.image).what for entity in entities] for entities in (small, large)]
+    words = [[(what.word, what.style) for what in whats] for whats in prints]
     assert words[0] == words[1]
 
 

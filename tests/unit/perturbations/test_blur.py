@@ -26,7 +26,7 @@ def test_gaussian_blur_agrees_with_scipy(radius: float) -> None:
 
 def pixels_of(length: int, angle: float) -> list[tuple[int, int]]:
     sets = blur.line_points(length, angle)
-    return sorted(tuple(np.sum(one, axis=0).tolist()) for one in itertools.product(*sets))
+    return sorted(tuple(np.sum(taps, axis=0).tolist()) for taps in itertools.product(*sets))
 
 
 @pytest.mark.parametrize("length", [5, 9, 15])

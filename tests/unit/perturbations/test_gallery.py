@@ -83,9 +83,9 @@ class TestPsnr:
         assert psnr(np.zeros((4, 5, 3), np.uint8), np.full((4, 5, 3), 255, np.uint8)) == 0.0
 
     def test_is_the_formula(self) -> None:
-        one, other = photo(), photo(seed=1)
-        error = ((one.astype(float) - other) ** 2).mean()
-        assert psnr(one, other) == pytest.approx(10 * math.log10(255**2 / error), rel=1e-12)
+        first, second = photo(), photo(seed=1)
+        error = ((first.astype(float) - second) ** 2).mean()
+        assert psnr(first, second) == pytest.approx(10 * math.log10(255**2 / error), rel=1e-12)
 
     def test_of_other_shapes_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"shapes \(240, 320, 3\) and \(2, 2, 3\)"):
@@ -100,25 +100,25 @@ class TestSsim:
         assert ssim(structure(photo(*size)), structure(photo(*size))) == 1.0
 
     def test_is_symmetric(self) -> None:
-        one, other = structure(photo()), structure(photo(seed=1))
-        assert ssim(one, other) == ssim(other, one)
+        first, second = structure(photo()), structure(photo(seed=1))
+        assert ssim(first, second) == ssim(second, first)
 
     def test_of_flat_pictures_compares_their_levels(self) -> None:
-        one, other = 60.0, 100.0
-        expected = (2 * one * other + C1) / (one**2 + other**2 + C1)
+        first, second = 60.0, 100.0
+        expected = (2 * first * second + C1) / (first**2 + second**2 + C1)
         darker, lighter = (structure(np.full((40, 40, 3), level, np.uint8)) for level in (60, 100))
         assert ssim(darker, lighter) == pytest.approx(expected, abs=1e-4)
 
     def test_is_the_formula_at_a_single_window(self) -> None:
-        one, other = photo(11, 11), photo(11, 11, seed=1)
-        x, y = luma(one).astype(float), luma(other).astype(float)
+        first, second = photo(11, 11), photo(11, 11, seed=1)
+        x, y = luma(first).astype(float), luma(second).astype(float)
         bell = np.exp(-(np.arange(-5, 6) ** 2) / (2 * 1.5**2))
         weight = np.outer(bell, bell) / bell.sum() ** 2
         mx, my = (weight * x).sum(), (weight * y).sum()
         vx, vy = (weight * (x - mx) ** 2).sum(), (weight * (y - my) ** 2).sum()
         both = (weight * (x - mx) * (y - my)).sum()
         expected = (2 * mx * my + C1) * (2 * both + C2) / ((mx**2 + my**2 + C1) * (vx + vy + C2))
-        assert ssim(structure(one), structure(other)) == pytest.approx(expected, abs=1e-4)
+        assert ssim(structure(first), structure(second)) == pytest.approx(expected, abs=1e-4)
 
     def test_does_not_see_a_change_of_colour_alone(self) -> None:
         grey = perturbations.get("grayscale")(photo(), seed=1)
@@ -274,7 +274,7 @@ class TestSheet:
 
     def test_own_perturbations_find_their_place(self) -> None:
         @corruption(family="grain", levels={"a": {"n": 3}}, views=lambda n: n, name="gallery_own")
-        def own(image: Image, *, n: int) -> Image:
+        def repeated(image: Image, *, n: int) -> Image:
             """Repeats the picture."""
             return np.stack([image] * n)
 
@@ -314,7 +314,7 @@ class Page(HTMLParser):
         self.text += data
 
     def all(self, tag: str, key: str) -> list[str]:
-        return [found[key] or "" for name, found in self.tags if name == tag and key in found]
+        return [attributes[key] or "" for name, attributes in self.tags if name == tag and key in attributes]
 
 
 class TestHtml:
@@ -452,9 +452,9 @@ def test_an_output_that_is_a_directory_is_refused(file: Path) -> None:
 
 
 def test_progress_counts_every_tile(file: Path) -> None:
-    told: list[tuple[int, int]] = []
-    show(file, file.with_name("x.html"), settings=["flip_h", "flip_v"], tile=64, progress=lambda *numbers: told.append(numbers))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    steps: list[tuple[int, int]] = []
+    show(file, file.with_name("x.html"), settings=["flip_h", "flip_v"], tile=64, progress=lambda *numbers: steps.append(numbers))
+    assert steps == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_page_says_that_ssim_is_taken_on_reduced_pictures() -> None:

@@ -105,8 +105,8 @@ def test_originals_are_read_once_by_all_threads(folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr(illusion_folder, "decode_picture", counted)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda number: perturbations.get("illusion:origami")(drawn(number % 2), seed=1), range(40)))
-    assert all((image == drawn(10 + number % 2)).all() for number, image in enumerate(found))
+        images = list(pool.map(lambda number: perturbations.get("illusion:origami")(drawn(number % 2), seed=1), range(40)))
+    assert all((image == drawn(10 + number % 2)).all() for number, image in enumerate(images))
     assert sorted(file.name for file in read if file.parent.name == "original") == ["a.png", "b.png"]
 
 

@@ -75,9 +75,9 @@ def test_median_filter_draws_one_of_ten_sizes_evenly() -> None:
     image = textured(40, 50)
     medians = {size: ndimage.median_filter(image, (size, size, 1), mode="nearest").tobytes() for size in range(3, 22, 2)}
     sizes = {result: size for size, result in medians.items()}
-    found = [sizes[each.tobytes()] for each in drawn(observatory.observatory_median_filter, image)]
-    assert {*found} == {*medians}
-    assert stats.chisquare(np.unique(found, return_counts=True)[1]).pvalue > 0.001
+    drawn_sizes = [sizes[each.tobytes()] for each in drawn(observatory.observatory_median_filter, image)]
+    assert {*drawn_sizes} == {*medians}
+    assert stats.chisquare(np.unique(drawn_sizes, return_counts=True)[1]).pvalue > 0.001
 
 
 def test_zoom_blur_smears_outwards_by_less_than_seven_percent() -> None:
@@ -190,10 +190,10 @@ def test_rgb_shift_moves_each_channel_by_a_whole_number_of_its_own() -> None:
         difference = result.astype(int) - GREY
         assert (difference == difference[0, 0]).all()
         shifts.append(difference[0, 0])
-    found = np.array(shifts)
-    assert all(spans(found[:, channel].tolist(), -20, 20) for channel in range(3))
-    assert np.abs(np.corrcoef(found.T)[np.triu_indices(3, 1)]).max() < 0.4
-    assert found.mean() == pytest.approx(0, abs=3)
+    moves = np.array(shifts)
+    assert all(spans(moves[:, channel].tolist(), -20, 20) for channel in range(3))
+    assert np.abs(np.corrcoef(moves.T)[np.triu_indices(3, 1)]).max() < 0.4
+    assert moves.mean() == pytest.approx(0, abs=3)
 
 
 def test_salt_pepper_speckles_a_thousandth_of_the_pixels_at_most() -> None:
@@ -225,8 +225,8 @@ def test_jpeg_compression_draws_a_whole_quality_from_20_to_50() -> None:
     image = smooth(40, 48)
     by_quality = {jpeg(image, quality): quality for quality in range(15, 56)}
     assert len(by_quality) > 35  # qualities can be told apart
-    found = [by_quality[result.tobytes()] for result in drawn(observatory.observatory_jpeg_compression, image)]
-    assert spans([float(quality) for quality in found], 20, 50)
+    qualities = [by_quality[result.tobytes()] for result in drawn(observatory.observatory_jpeg_compression, image)]
+    assert spans([float(quality) for quality in qualities], 20, 50)
 
 
 def jpeg(image: Image, quality: int) -> bytes:

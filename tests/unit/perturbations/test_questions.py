@@ -90,8 +90,8 @@ def test_options_that_speak_of_others_keep_their_places_and_are_not_written_on_i
 
 def test_images_move_with_their_options() -> None:
     images = tuple(map(Plain, "qabc"))
-    asked = Sample("1", images, f"Like {IMAGE_MARK}?", "C", "choice", dict.fromkeys("ABC", IMAGE_MARK), perturbed=(0, 3))
-    after = perturbations.perturbed(asked, "option_order:1", seed=0)
+    before = Sample("1", images, f"Like {IMAGE_MARK}?", "C", "choice", dict.fromkeys("ABC", IMAGE_MARK), perturbed=(0, 3))
+    after = perturbations.perturbed(before, "option_order:1", seed=0)
     assert "".join(image.identity() for image in after.images) == "qbca"
     assert (after.target, after.perturbed) == ("B", (0, 2))
     assert after.original_letters == {"A": "B", "B": "C", "C": "A"}
@@ -119,7 +119,7 @@ def test_steps_on_questions_come_first() -> None:
 
 def test_the_three_kinds_draw_one_rectangle_at_a_place_and_an_area() -> None:
     wrong, nonsense, right = (perturbations.perturbed(ANIMAL, f"{name}:6", seed=3) for name in NAMES)
-    masks = [(one.images[0].load() != 90).all(axis=2) for one in (wrong, nonsense, right)]
+    masks = [(variant.images[0].load() != 90).all(axis=2) for variant in (wrong, nonsense, right)]
     assert (masks[0] == masks[1]).mean() > 0.99
     assert (masks[0] == masks[2]).mean() > 0.99
     for level, area in (("2", 0.02), ("6", 0.06), ("15", 0.15)):

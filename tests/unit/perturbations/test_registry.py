@@ -79,7 +79,7 @@ def test_writing_into_the_input_fails_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "found"),
+    ("result", "problem"),
     [
         (np.zeros((2, 2, 3)), r"float64 of shape \(2, 2, 3\)"),
         (np.zeros((2, 2), np.uint8), r"uint8 of shape \(2, 2\)"),
@@ -87,9 +87,9 @@ def test_writing_into_the_input_fails_at_once() -> None:
         (None, "NoneType"),
     ],
 )
-def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> None:
+def test_a_result_that_is_no_picture_is_refused(result: object, problem: str) -> None:
     corruption(family="mine", name="wrong")(lambda image: result)
-    with pytest.raises(UsageError, match=rf"perturbation 'wrong' returned {found}. Expected uint8 of shape \(H, W, 3\)"):
+    with pytest.raises(UsageError, match=rf"perturbation 'wrong' returned {problem}. Expected uint8 of shape \(H, W, 3\)"):
         perturbations.get("wrong")(np.ones((2, 2, 3), np.uint8), seed=1)
 
 

@@ -36,8 +36,8 @@ def test_upsample_is_bicubic_about_the_centre(scale: float, height: int, width: 
     zoomed = resolution.upsample(gradient(height, width), scale=scale).astype(float)
     for channel, side in ((0, width), (1, height)):
         expected = (side - 1) / 2 + (np.arange(side) - (side - 1) / 2) / scale
-        found = zoomed.mean(axis=channel, keepdims=False)[..., channel] if side > 1 else np.zeros(1)
-        np.testing.assert_allclose(found, expected, atol=1.0)  # levels are rounded, and places to half a pixel
+        positions = zoomed.mean(axis=channel, keepdims=False)[..., channel] if side > 1 else np.zeros(1)
+        np.testing.assert_allclose(positions, expected, atol=1.0)  # levels are rounded, and places to half a pixel
 
 
 @pytest.mark.parametrize("factor", [1.5, 3.0, 6.0])

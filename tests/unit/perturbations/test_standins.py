@@ -291,9 +291,9 @@ def test_columns_hide_what_is_behind_them() -> None:
     right, left = rng(2).random((2, 1, 400), dtype=np.float32)
     seen = landscapes._cast(np.full((1, 400), ids[2, 2]), per_row, right, left, heights)[0]
     above = np.linspace(0.999, 0.0, 4001)
-    for u, v, found in zip(right[0], left[0], seen, strict=True):
+    for u, v, column in zip(right[0], left[0], seen, strict=True):
         over = ids[2 + np.floor(u + above).astype(int), 2 + np.floor(v + above).astype(int)]
-        assert found // 3 == over[np.flatnonzero(heights[over] >= above)[0]]
+        assert column // 3 == over[np.flatnonzero(heights[over] >= above)[0]]
 
 
 def test_a_lone_column_shows_a_top_and_two_sides() -> None:

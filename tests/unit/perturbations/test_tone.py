@@ -66,8 +66,8 @@ def test_color_jitter_goes_its_way_to_what_three_factors_give_in_order(range_: f
     widest = luma_of(widest).mean() + contrasty * (widest - luma_of(widest).mean())
     widest = luma_of(widest) + colourful * (widest - luma_of(widest))
     expected = np.clip(IMAGE + way * (widest - IMAGE), 0, 255)
-    found = tone.color_jitter(IMAGE, np.random.default_rng(3), range=range_)
-    assert np.abs(found - expected).max() <= 1.1  # luma is rounded, then multiplied by less than two
+    jittered = tone.color_jitter(IMAGE, np.random.default_rng(3), range=range_)
+    assert np.abs(jittered - expected).max() <= 1.1  # luma is rounded, then multiplied by less than two
 
 
 @pytest.mark.parametrize("range_", [0.1, 0.3, 0.5])
@@ -77,8 +77,8 @@ def test_a_factor_alone_lies_in_its_range(range_: float) -> None:
             assert (low, high, count) == (0.5, 1.5, 3)
             return [high, 1.0, 1.0]
 
-    found = tone.color_jitter(IMAGE, Alone(), range=range_)  # type: ignore[arg-type]  # a draw that is known
-    np.testing.assert_array_equal(found, tone.brightness(IMAGE, factor=1.0 + range_))
+    jittered = tone.color_jitter(IMAGE, Alone(), range=range_)  # type: ignore[arg-type]  # a draw that is known
+    np.testing.assert_array_equal(jittered, tone.brightness(IMAGE, factor=1.0 + range_))
 
 
 Image = NDArray[np.uint8]

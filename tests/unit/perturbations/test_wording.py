@@ -29,10 +29,10 @@ def test_typos_touch_no_option_no_number_no_name_and_no_quote(seed: int) -> None
     words, now = question.split(), after.split()
     kept = ["seven", '"written', 'words"', "Berlin", "Station", "2024x", "small", "near"]
     assert [word for word in kept if word not in now] == []
-    wrong = [(one, other) for one, other in zip(words, now, strict=True) if one != other]
+    wrong = [(word, typo) for word, typo in zip(words, now, strict=True) if word != typo]
     assert len(wrong) == 3
-    assert {one.strip("?") for one, _ in wrong} <= {"Which", "things", "beside", "birds"}
-    assert all(one[0] == other[0] and {*one} == {*other} for one, other in wrong)
+    assert {word.strip("?") for word, _ in wrong} <= {"Which", "things", "beside", "birds"}
+    assert all(word[0] == typo[0] and {*word} == {*typo} for word, typo in wrong)
     (single,) = [pair for pair in zip(words, changed(before, "typos:1", seed).question.split(), strict=True) if len({*pair}) > 1]
     assert single in wrong, "more typos are further ones"
 

@@ -54,9 +54,9 @@ def quiet_page(browser: Any, *allowed: str, but: str = "\0") -> Iterator[Any]:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     yield page
     assert [line for line in said if but not in line] == []  # a refusal by the page's own policy would stand here
-    assert [url for url in asked if not url.startswith(allowed)] == []
+    assert [url for url in urls if not url.startswith(allowed)] == []
     page.close()

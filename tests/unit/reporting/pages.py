@@ -57,8 +57,8 @@ def patched() -> Example:
 
 def summary(metric: str, value: float, outcome: Outcome = Outcome.MEASURED, **more: Any) -> Record:
     facts: dict[str, Any] = {"test": "sweep", "id": f"m-d-{metric}", "model": "m", "dataset": "d", "n": 100}
-    found = (measure(metric, value, outcome),)
-    return Record(**{**facts, "metric": metric, "outcome": outcome, "measures": found, "nodeid": f"s.py::t[{metric}]", **more})
+    measures = (measure(metric, value, outcome),)
+    return Record(**{**facts, "metric": metric, "outcome": outcome, "measures": measures, "nodeid": f"s.py::t[{metric}]", **more})
 
 
 def run() -> list[Record]:
@@ -127,4 +127,4 @@ def page_text(page: str, *sections: str) -> str:
     page = re.sub(r"</(tr|p|li|h[1-6]|div|dt|dd|summary|caption|section|article|header|footer|a)>", "\n", page)
     page = re.sub(r"</t[hd]>", " | ", page)
     text = html.unescape(re.sub(r"<[^>]*>", " ", page))
-    return "\n".join(line for one in text.split("\n") if (line := " ".join(one.split()))) + "\n"
+    return "\n".join(line for row in text.split("\n") if (line := " ".join(row.split()))) + "\n"

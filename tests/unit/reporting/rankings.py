@@ -38,8 +38,8 @@ def board(dataset: str = "shapes", names: tuple[str, str, str] = ("ann", "bob", 
 
 
 def ranking(*boards: Board, **changes: Any) -> Ranking:
-    found = Ranking(("runs/one",), ("ann", "bob", "cy"), "mean_accuracy", "", boards or (board(),), ("fog:low does not count",))
-    return dataclasses.replace(found, **changes)
+    basis = Ranking(("runs/one",), ("ann", "bob", "cy"), "mean_accuracy", "", boards or (board(),), ("fog:low does not count",))
+    return dataclasses.replace(basis, **changes)
 
 
 def unranked() -> Board:

@@ -109,7 +109,7 @@ def test_it_holds_everything_with_its_hash(run: Path, tmp_path: Path) -> None:
     sums = (tmp_path / "unpacked" / "SHA256SUMS").read_text().splitlines()
     assert [line[66:] for line in sums] == NAMES[1:]
     read = read_run(tmp_path / "unpacked")
-    assert [one.id for one in read.records] == ["a", "b"]
+    assert [record.id for record in read.records] == ["a", "b"]
     assert underivable_claims(read) == []
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b.zip"]
 
@@ -143,7 +143,7 @@ def test_a_page_is_compared_whole_whichever_images_are_on_it(run: Path, tmp_path
     write_text(run / "report.html", page)
     write_bundle(run, tmp_path / "b.zip")
 
-    def found(name: str, before: str, after: str) -> list[str]:
+    def claims_of(name: str, before: str, after: str) -> list[str]:
         def forged(files: dict[str, bytes]) -> None:
             assert before.encode() in files["report.html"]
             files["report.html"] = files["report.html"].replace(before.encode(), after.encode())
@@ -152,18 +152,18 @@ def test_a_page_is_compared_whole_whichever_images_are_on_it(run: Path, tmp_path
         assert unpack(rewritten(tmp_path / "b.zip", forged), tmp_path / name) == []
         return underivable_claims(read_run(tmp_path / name))
 
-    assert found("true", "<", "<") == []
+    assert claims_of("true", "<", "<") == []
     images = re.findall(r"UklGRjEyMzRXRUJQ\w+=*", page)
     assert len(images) == 2
-    assert found("other image", images[0], images[1]) == []
+    assert claims_of("other image", images[0], images[1]) == []
     for name, before, after in [
         ("no image", f'"{images[0]}"', '""'),
         ("fewer images", f'"{images[0]}",', ""),
         ("no images", '"pictures":[', '"photos":['),
     ]:
-        (said,) = found(name, before, after)
+        (said,) = claims_of(name, before, after)
         assert said.startswith("report.html is not what the records give: line "), said
-    (said,) = found("text", "All tests, worst first", "All tests, best first")
+    (said,) = claims_of("text", "All tests, worst first", "All tests, best first")
     assert said.endswith("has '\"#tests\">All tests, best first</a>' in place of '\"#tests\">All tests, worst first</a>'"), said
 
 

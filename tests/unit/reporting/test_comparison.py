@@ -46,9 +46,9 @@ def test_the_table_has_numbers_intervals_and_counts_and_markdown_names_the_sampl
 
 def test_what_is_undefined_says_why() -> None:
     gap = Estimate(math.nan, 7, reason="scores of 1 of 8 samples are missing")
-    found = dataclasses.replace(FOUND, cells=(dataclasses.replace(CELL, baseline_drop=gap, drop_increase=None, now=math.nan),))
-    assert "m-d-fog:mid: scores of 1 of 8 samples are missing" in render_comparison(found, width=160, color=False)
-    assert to_plain(found)["cells"][0]["baseline_drop"]["value"] is None
+    shown = dataclasses.replace(FOUND, cells=(dataclasses.replace(CELL, baseline_drop=gap, drop_increase=None, now=math.nan),))
+    assert "m-d-fog:mid: scores of 1 of 8 samples are missing" in render_comparison(shown, width=160, color=False)
+    assert to_plain(shown)["cells"][0]["baseline_drop"]["value"] is None
 
 
 def test_equal_runs_are_said_to_be_equal_and_no_others() -> None:
@@ -72,8 +72,8 @@ def test_equal_runs_are_said_to_be_equal_and_no_others() -> None:
 
 
 def test_long_comparisons_are_cut_and_say_so() -> None:
-    found = dataclasses.replace(FOUND, cells=(CELL,) * 43)
-    assert "3 more cells are in comparison.json" in comparison_markdown(found)
+    comparison = dataclasses.replace(FOUND, cells=(CELL,) * 43)
+    assert "3 more cells are in comparison.json" in comparison_markdown(comparison)
 
 
 def test_both_files_are_written(tmp_path: Path) -> None:
@@ -85,13 +85,13 @@ def test_both_files_are_written(tmp_path: Path) -> None:
 def test_what_names_hold_is_never_obeyed() -> None:
     hostile = "\x1b[2J\n\u202ename \ud800"
     shown = r"\x1b[2J \u202ename \ud800"
-    found = dataclasses.replace(
+    built = dataclasses.replace(
         FOUND,
         before=hostile,
         cells=(dataclasses.replace(CELL, broken=(hostile,), baseline_drop=Estimate(math.nan, 0, reason=hostile)),),
         notes=(hostile,),
     )
-    table, page = render_comparison(found, width=160, color=False), comparison_markdown(found)
+    table, page = render_comparison(built, width=160, color=False), comparison_markdown(built)
     for text in (table, page):
         assert all(char.isprintable() for char in text.replace("\n", ""))
         assert shown in text
@@ -159,7 +159,7 @@ def run(*records: Record, name: str = "later", **manifest: Any) -> RunFiles:
     return RunFiles(records, facts, directory=Path(name), manifest=about)
 
 
-def told(now: RunFiles, against: Against | None = None, **links: str) -> str:
+def comment(now: RunFiles, against: Against | None = None, **links: str) -> str:
     return render_comment(now, against or Against("the last GO on main", problem="there is none"), name="gate", links=links)
 
 
@@ -176,7 +176,7 @@ def test_no_name_ends_the_marker(name: str) -> None:
 def test_a_verdict_that_changed_is_told_with_its_numbers_then_and_now(stored: Callable[..., None]) -> None:
     before = run(record("m-d-a", drop=0.1), record("m-d-b"), record("m-d-c"), name="earlier", commit="c0ffee")
     after = run(record("m-d-a", Outcome.FAIL, 0.4), record("m-d-b"), record("m-d-new"))
-    stored(told(after, Against("the last GO on main", before)), told(run(record("m-d-a"))))
+    stored(comment(after, Against("the last GO on main", before)), comment(run(record("m-d-a"))))
 
 
 def test_a_change_is_shown_where_its_interval_leaves_zero_out(stored: Callable[..., None]) -> None:
@@ -188,37 +188,37 @@ def test_a_change_is_shown_where_its_interval_leaves_zero_out(stored: Callable[.
     )
     sweeps = (SweepChange("m", "d", 4, Estimate(0.01, 100, -0.1, 0.1)),)
     compared = Comparison("a", "b", {"m": "m"}, cells, sweeps, only_after=("m-d-x",))
-    stored(told(run(record("m-d-a")), Against("RUN", run(record("m-d-a")), compared)))
+    stored(comment(run(record("m-d-a")), Against("RUN", run(record("m-d-a")), compared)))
 
 
 def test_equal_runs_and_runs_that_cannot_be_paired_are_told_apart() -> None:
     same = Comparison("a", "b", {"m": "m"}, (change("clean", Estimate(0.0, 100, 0.0, 0.0)),))
     now = run(record("m-d-a"))
-    assert "**No answer changed**" in told(now, Against("RUN", now, same))
-    assert "Answers were not compared: they stopped early." in told(now, Against("RUN", now, None, "they stopped early"))
+    assert "**No answer changed**" in comment(now, Against("RUN", now, same))
+    assert "Answers were not compared: they stopped early." in comment(now, Against("RUN", now, None, "they stopped early"))
 
 
 def test_another_policy_is_said() -> None:
     before = run(record("m-d-a"), name="earlier", policies={"m": {"sha256": "b" * 64}})
-    assert "**The policy is another one**" in told(run(record("m-d-a")), Against("RUN", before))
-    assert "another one" not in told(run(record("m-d-a")), Against("RUN", run(record("m-d-a"))))
+    assert "**The policy is another one**" in comment(run(record("m-d-a")), Against("RUN", before))
+    assert "another one" not in comment(run(record("m-d-a")), Against("RUN", run(record("m-d-a"))))
     renamed = {"other": {"sha256": "a" * 64}}
     for policies in (renamed, {**renamed, "m": {"sha256": "a" * 64}, "new": {"sha256": "b" * 64}}):
-        assert "another one" not in told(run(record("m-d-a")), Against("RUN", run(record("o-d-a"), policies=policies)))
-    assert "another one" in told(run(record("m-d-a")), Against("RUN", run(policies={"other": {"sha256": "b" * 64}})))
+        assert "another one" not in comment(run(record("m-d-a")), Against("RUN", run(record("o-d-a"), policies=policies)))
+    assert "another one" in comment(run(record("m-d-a")), Against("RUN", run(policies={"other": {"sha256": "b" * 64}})))
 
 
 def test_however_much_there_is_to_say_it_is_short_enough() -> None:
     hostile = [record(f"{HOSTILE * 20}{number}", Outcome.FAIL, reason=HOSTILE * 40) for number in range(500)]
-    before = run(*(record(one.id, reason="") for one in hostile), name="earlier")
-    text = told(run(*hostile), Against("RUN", before))
+    before = run(*(record(broken.id, reason="") for broken in hostile), name="earlier")
+    text = comment(run(*hostile), Against("RUN", before))
     assert len(text) <= LONGEST
     assert text.startswith(marker("gate"))
     assert "more tests are in the report." in text
 
 
 def test_nothing_of_others_is_interpreted() -> None:
-    text = told(run(record(HOSTILE, Outcome.FAIL, reason=HOSTILE), commit=HOSTILE))
+    text = comment(run(record(HOSTILE, Outcome.FAIL, reason=HOSTILE), commit=HOSTILE))
     outside_code = re.sub(r"(`+).*?\1", "", text)
     assert "<img" not in outside_code
     assert "](http" not in outside_code
@@ -228,16 +228,16 @@ def test_nothing_of_others_is_interpreted() -> None:
 
 def test_the_worst_questions_are_named_in_words() -> None:
     bad = record("m-d-fog:high", Outcome.FAIL, examples=(example(), example(sample="s-2", question=HOSTILE, target=HOSTILE)))
-    text = told(run(bad))
+    text = comment(run(bad))
     assert "- What is it?<br>right **A a cat**; `clean` A a cat; `fog:high` B a dog\n" in text
     assert text.count("<br>right **") == 2
     outside_code = re.sub(r"(`+).*?\1", "", text)
     assert [part for part in ("<img", "](http", "@all") if part in outside_code] == []
-    assert "Worst questions" not in told(run(record("m-d-fog:high", examples=(example(),))))
+    assert "Worst questions" not in comment(run(record("m-d-fog:high", examples=(example(),))))
 
 
 def test_links_are_those_that_are_known() -> None:
-    assert told(run(record("m-d-a")), report="https://x.example/a(1).html", job="").splitlines()[-1] == (
+    assert comment(run(record("m-d-a")), report="https://x.example/a(1).html", job="").splitlines()[-1] == (
         "[report](<https://x.example/a(1).html>)"
     )
 

@@ -108,5 +108,5 @@ def test_what_became_of_the_answers_adds_up(counts: dict[str, Any], said: str) -
 )
 def test_what_is_kept(words: list[str], positional: list[str], options: list[str] | str) -> None:
     kept = options.split(";") if isinstance(options, str) else options
-    found = Command.of(words, positional, Path("/a"), Path("/a/b"))
-    assert found == Command(tuple(kept), tuple(positional), Path(), Path("b"))
+    command = Command.of(words, positional, Path("/a"), Path("/a/b"))
+    assert command == Command(tuple(kept), tuple(positional), Path(), Path("b"))

@@ -45,7 +45,7 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
         dataclasses.replace(record("a"), n_samples=128, chains={"right, to 31": 3.0}, parts={"mouth": {"samples": 9.0}}).to_json()
     )
     assert {"key", *stopped} == every
-    assert [Record.from_json(json.dumps(one)) for one in results["records"]] == [record("a"), record("b", Outcome.FAIL)]
+    assert [Record.from_json(json.dumps(entry)) for entry in results["records"]] == [record("a"), record("b", Outcome.FAIL)]
 
 
 def test_undefined_is_null(tmp_path: Path) -> None:

@@ -57,10 +57,10 @@ def test_a_value_alone_has_no_line_and_one_value_is_its_own_scale() -> None:
 
 def test_a_value_of_a_part_of_the_answers_is_marked() -> None:
     points = [Point("late", "GO", Measure("ACE", 0.3, n=20), n_samples=200), Point("early", "GO", Measure("ACE", 0.25, n=200))]
-    told = render_history("m-d", points, 60).splitlines()
-    assert "~0.300" in told[1]
-    assert "~" not in told[2]
-    assert "~ stopped early" in told
+    lines = render_history("m-d", points, 60).splitlines()
+    assert "~0.300" in lines[1]
+    assert "~" not in lines[2]
+    assert "~ stopped early" in lines
     page = render_history_page("ACE", {"m-d": points})
     assert ">20 of 200<" in page.replace("\n", "")
     assert ">~0.300<" in page
@@ -89,7 +89,7 @@ def test_summaries_and_the_cell_of_a_setting_have_points() -> None:
         return points_of(run, metric, setting)
 
     def values(metric: str, setting: str) -> dict[str, float]:
-        return {name: one.measure.value for name, one in points(metric, setting).items()}
+        return {name: point.measure.value for name, point in points(metric, setting).items()}
 
     assert values("mean_drop", "clean") == {"m-d": 0.2}
     assert values("accuracy", "clean") == {"m-d-clean": 0.9}

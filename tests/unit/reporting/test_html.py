@@ -164,7 +164,7 @@ def test_the_map_has_drops_with_marks_that_open_the_test(page: str) -> None:
 def test_the_map_marks_what_rests_on_a_part_of_the_answers() -> None:
     part = cell("fog:high", "weather", "high", n_requested=12, n_samples=100)
     page = render_html(RunView([cell("clean"), cell("fog:low", "weather", "low"), part], NOTHING))
-    spots = {one: re.findall(rf"<a role=\"button\"[^>]*{one}.*?</a></td>", page)[0] for one in ("fog%3Ahigh", "fog%3Alow")}
+    spots = {fog: re.findall(rf"<a role=\"button\"[^>]*{fog}.*?</a></td>", page)[0] for fog in ("fog%3Ahigh", "fog%3Alow")}
     assert ', 12 of 100 answers">~' in spots["fog%3Ahigh"]
     assert "~" not in spots["fog%3Alow"]
     assert "~ stopped early" in Outline(page).text
@@ -207,9 +207,9 @@ def test_a_run_that_asked_once_has_no_section_of_it(page: str) -> None:
 
 
 def test_thumbnails_are_there_once(page: str) -> None:
-    found = data_of(page)["pictures"]
-    assert len(found) == 3
-    for text in found:
+    pictures = data_of(page)["pictures"]
+    assert len(pictures) == 3
+    for text in pictures:
         content = base64.b64decode(text, validate=True)
         assert content[8:12] == b"WEBP"
         assert page.count(text) == 1
@@ -219,8 +219,8 @@ def test_a_measure_is_told_in_the_unit_of_its_bound_with_the_interval_that_decid
     drop = measure("accuracy_drop", 0.1, Outcome.FAIL, bound="<= 5 pp", unit="pp", decisive_low=0.055, decisive_high=0.15)
     by_value = measure("accuracy", -0.5, Outcome.PASS, bound="in -0.6..0.3", target="dataset")
     plain = Measure("ACE", math.nan)
-    told = data_of(render_html(RunView([cell("fog:low", measures=(drop, by_value, plain))], NOTHING)))["tests"][0]["measures"]
-    assert [(one["value"], one["interval"], one["bound"]) for one in told] == [
+    measures = data_of(render_html(RunView([cell("fog:low", measures=(drop, by_value, plain))], NOTHING)))["tests"][0]["measures"]
+    assert [(entry["value"], entry["interval"], entry["bound"]) for entry in measures] == [
         ("10.0 pp", "[5.5, 15.0]", "<= 5 pp"),
         ("−0.500", "judged by value", "in −0.6 – 0.3"),  # noqa: RUF001 - as printed
         ("undefined", "", ""),
@@ -230,7 +230,7 @@ def test_a_measure_is_told_in_the_unit_of_its_bound_with_the_interval_that_decid
 def test_what_was_asked_is_there_once() -> None:
     records = [cell(f"fog:{level}", "weather", level, examples=(example(),)) for level in ("low", "mid", "high")]
     data = data_of(render_html(RunView(records, NOTHING)))
-    assert [one["question"] for one in data["asked"]] == ["What is it?"]
+    assert [question["question"] for question in data["asked"]] == ["What is it?"]
     assert [test["examples"][0]["asked"] for test in data["tests"]] == [0, 0, 0]
 
 
@@ -239,7 +239,7 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
     mild = cell("fog:low", "weather", "low", 0.1, examples=(example(), example()))
     bad = cell("fog:high", "weather", "high", 0.4, Outcome.FAIL, examples=(example(), example()))
     tests = data_of(render_html(RunView([mild, bad], NOTHING)))["tests"]
-    assert [(one["name"], len(one["examples"]), one["elsewhere"]) for one in tests] == [
+    assert [(test["name"], len(test["examples"]), test["elsewhere"]) for test in tests] == [
         ("m-d-fog:high", 1, 1),
         ("m-d-fog:low", 0, 2),
     ]

@@ -52,12 +52,12 @@ def parsed(records: Sequence[Record], facts: RunFacts = FACTS) -> ET.Element:
 
 
 def decisions(root: ET.Element) -> list[ET.Element]:
-    return [one for one in root.iter("testcase") if one.get("name") == "decision"]
+    return [node for node in root.iter("testcase") if node.get("name") == "decision"]
 
 
 def case(root: ET.Element, name: str) -> ET.Element:
-    (found,) = [one for one in root.iter("testcase") if f"[{name}]" in str(one.get("name"))]
-    return found
+    (node,) = [node for node in root.iter("testcase") if f"[{name}]" in str(node.get("name"))]
+    return node
 
 
 def result(node: ET.Element) -> tuple[str, str | None] | None:
@@ -90,7 +90,7 @@ def test_the_message_is_one_line_with_the_numbers() -> None:
 
 
 def test_a_test_beside_the_gate_has_no_numbers() -> None:
-    (beside,) = [one for one in parsed(ALL).iter("testcase") if one.get("classname") == "tests.test_b"]
+    (beside,) = [node for node in parsed(ALL).iter("testcase") if node.get("classname") == "tests.test_b"]
     assert [part.tag for part in beside] == ["failure"]
 
 
@@ -126,21 +126,21 @@ def test_names_are_those_of_pytest(nodeid: str, names: tuple[str, str]) -> None:
 
 
 def test_undefined_numbers_are_left_out() -> None:
-    found = dict(properties(dataclasses.replace(record("x"), measures=(Measure("rci", math.nan, math.inf),))))
-    assert not [name for name in found if name.startswith("vlm.metric")]
+    values = dict(properties(dataclasses.replace(record("x"), measures=(Measure("rci", math.nan, math.inf),))))
+    assert not [name for name in values if name.startswith("vlm.metric")]
 
 
 def test_numbers_are_plain_decimals() -> None:
-    found = dict(properties(named("x", broken=("q1",), n_unparsed=1)))
-    assert (found["vlm.metric.accuracy_drop"], found["vlm.metric.accuracy_drop.threshold"]) == ("0.1", "0.2")
-    assert (found["vlm.n_broken"], found["vlm.n_fixed"], found["vlm.unparsed_rate"]) == ("1", "0", "0.01")
+    values = dict(properties(named("x", broken=("q1",), n_unparsed=1)))
+    assert (values["vlm.metric.accuracy_drop"], values["vlm.metric.accuracy_drop.threshold"]) == ("0.1", "0.2")
+    assert (values["vlm.n_broken"], values["vlm.n_fixed"], values["vlm.unparsed_rate"]) == ("1", "0", "0.01")
 
 
 def test_the_suite_says_what_determined_the_run() -> None:
-    found = suite_properties(
+    values = suite_properties(
         RunView(ALL, RunFacts(shortfalls=("a", "b"), spending=(Spending("m", 470, failed=10),), origins=ORIGINS))
     )
-    assert {name: value for name, value in found.items() if "token" not in name} == {
+    assert {name: value for name, value in values.items() if "token" not in name} == {
         "vlm.run": "r1",
         "vlm.version": "0.1.0",
         "vlm.model": "m n",
@@ -160,12 +160,12 @@ def test_the_suite_says_what_determined_the_run() -> None:
 
 
 def test_the_suite_says_how_often_answers_flip() -> None:
-    found = (
+    repeats = (
         Repeatability("m", "d", 2000, 3, rate=0.0015, low=0.000408, high=0.0038723),
         Repeatability("m", "e", failed=200),
         Repeatability("n", "d", problem="the model is lost"),
     )
-    said = suite_properties(RunView([], RunFacts(repeatability=found)))
+    said = suite_properties(RunView([], RunFacts(repeatability=repeats)))
     assert {name: value for name, value in said.items() if ".aa." in name} == {
         "vlm.aa.m-d.repeated": "2000",
         "vlm.aa.m-d.flipped": "3",
@@ -196,20 +196,20 @@ CASE_PARTS = {"skipped", "error", "failure", "system-out", "system-err"}
 def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
     """As the Jenkins xunit plugin publishes it (junit-10.xsd); there, a test case has no properties."""
     root = parsed(ALL, RunFacts(origins=ORIGINS, selected=9, tests={"suites/test_a.py::test_cell[lost]": "m"}))
-    assert (root.tag, [one.tag for one in root]) == ("testsuites", ["testsuite"])
+    assert (root.tag, [child.tag for child in root]) == ("testsuites", ["testsuite"])
     suite = root[0]
     assert {"name", "tests", "failures", "errors"} <= set(suite.attrib) <= SUITE_ATTRIBUTES
-    assert [one.tag for one in suite] == ["properties", *["testcase"] * 11]
+    assert [child.tag for child in suite] == ["properties", *["testcase"] * 11]
     seen = set()
-    for one in suite.iter("testcase"):
-        assert set(one.attrib) == {"classname", "name", "time"}
-        assert float(str(one.get("time"))) >= 0.0
-        parts = [part for part in one if part.tag != "properties"]
+    for node in suite.iter("testcase"):
+        assert set(node.attrib) == {"classname", "name", "time"}
+        assert float(str(node.get("time"))) >= 0.0
+        parts = [part for part in node if part.tag != "properties"]
         assert {part.tag for part in parts} <= CASE_PARTS
         assert all(set(part.attrib) <= {"type", "message"} for part in parts)
-        seen.add((one.get("classname"), one.get("name")))
+        seen.add((node.get("classname"), node.get("name")))
     assert len(seen) == 11
-    assert all(set(one.attrib) == {"name", "value"} for one in root.iter("property"))
+    assert all(set(node.attrib) == {"name", "value"} for node in root.iter("property"))
 
 
 def test_the_same_records_give_the_same_bytes() -> None:
@@ -221,9 +221,9 @@ def test_what_only_warns_is_said_beside_a_pass() -> None:
     measure = Measure("accuracy_drop", 0.1, outcome=Outcome.PASS, reason=f"kept (rule d, p.yaml:2); {warnings}")
     node = case(parsed([named("warned", measures=(measure,)), named("quiet")]), "warned")
     said = ["accuracy (x y) 0.5 < 0.9 (rule a, p.yaml:3)", "rci is undefined (rule b, p.yaml:4)"]
-    assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.warning"] == "; ".join(said)
+    assert {entry.get("name"): entry.get("value") for entry in node.iter("property")}["vlm.warning"] == "; ".join(said)
     assert [part.tag for part in node] == ["properties", "system-out"]
-    assert node[1].text == "\n".join(f"warning: {one}" for one in said)
+    assert node[1].text == "\n".join(f"warning: {sentence}" for sentence in said)
     assert "vlm.warning" not in dict(properties(named("quiet")))
 
 
@@ -232,14 +232,14 @@ def test_what_is_not_shown_is_said_of_the_test_and_of_the_suite() -> None:
     suite = suite_properties(RunView(records, RunFacts()))
     assert (suite["vlm.not_shown.1"], suite["vlm.not_shown.2"]) == ("not shown: open: why gap", "did not apply: idle: why groups")
     node = parsed(records)[0][1]
-    assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.not_shown"] == "why gap"
+    assert {entry.get("name"): entry.get("value") for entry in node.iter("property")}["vlm.not_shown"] == "why gap"
     assert node.findtext("system-out") == "not shown: why gap"
 
 
 def test_the_suite_says_what_later_files_replace() -> None:
     origins = {**ORIGINS, "policies": {"m": {"sha256": "aa", "replaced": ["budget x is\nreplaced", "rule y is replaced"]}}}
-    found = suite_properties(RunView(ALL, RunFacts(origins=origins)))
-    assert {name: value for name, value in found.items() if "replaces" in name} == {
+    values = suite_properties(RunView(ALL, RunFacts(origins=origins)))
+    assert {name: value for name, value in values.items() if "replaces" in name} == {
         "vlm.policy.replaces.1": "policy of m: budget x is replaced",
         "vlm.policy.replaces.2": "policy of m: rule y is replaced",
     }
@@ -254,8 +254,8 @@ def test_a_strict_reader_gets_test_cases_without_properties() -> None:
 
 def test_the_suite_names_commit_and_job() -> None:
     origins = {"commit": "0123abcd", "ci": {"CI_PIPELINE_ID": "7", "CI_JOB_ID": "8"}}
-    found = suite_properties(RunView([record("a")], RunFacts(origins=origins)))
-    assert (found["vlm.commit"], found["vlm.ci"]) == ("0123abcd", "CI_PIPELINE_ID=7 CI_JOB_ID=8")
+    values = suite_properties(RunView([record("a")], RunFacts(origins=origins)))
+    assert (values["vlm.commit"], values["vlm.ci"]) == ("0123abcd", "CI_PIPELINE_ID=7 CI_JOB_ID=8")
     assert not {"vlm.commit", "vlm.ci"} & set(suite_properties(RunView([record("a")], RunFacts())))
 
 
@@ -270,9 +270,9 @@ def test_what_a_written_file_says_of_the_run_is_corrected_in_place(tmp_path: Pat
     correct(file, RunView(cases, stopped))
     suite, expected = ET.parse(file).getroot()[0], parsed(cases, stopped)[0]
     assert suite.attrib == expected.attrib
-    said, own = ({one.get("name"): one.get("value") for one in root[0]} for root in (suite, expected))
-    assert said == {**own, "mine": "kept"}
-    assert [ET.tostring(one) for one in suite[1:]] == [ET.tostring(one) for one in expected[1:]]
+    said, wanted = ({node.get("name"): node.get("value") for node in root[0]} for root in (suite, expected))
+    assert said == {**wanted, "mine": "kept"}
+    assert [ET.tostring(node) for node in suite[1:]] == [ET.tostring(node) for node in expected[1:]]
 
 
 def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_file_without_properties_names_no_run(tmp_path: Path) -> None:
     assert runs_in(file) == set()
     correct(file, RunView([], RunFacts(models=["m"], stopped="killed")))
     suite = ET.parse(file).getroot()[0]
-    assert [one.tag for one in suite] == ["properties", "testcase", "testcase"]
+    assert [node.tag for node in suite] == ["properties", "testcase", "testcase"]
     assert (suite.get("tests"), suite.get("errors")) == ("2", "1")
     file.write_text("")
     with pytest.raises(ValueError, match="no XML: no element found"):
@@ -306,7 +306,7 @@ def test_the_decision_is_a_test_case(facts: RunFacts, records: list[Record], kin
     assert [part.tag for part in node] == ["properties", kind]
     assert str(node[1].text).startswith(said)
     assert str(node[1].get("message", said)).startswith(said)
-    assert {one.get("name"): one.get("value") for one in node[0]} == {"vlm.model": "m", "vlm.verdict": facts.decision(records)}
+    assert {prop.get("name"): prop.get("value") for prop in node[0]} == {"vlm.model": "m", "vlm.verdict": facts.decision(records)}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -
         )
         assert "no statement that a requirement is met" in section
         rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
-        return {asked: found for asked, by, found in rows if by}
+        return {question: answer for question, by, answer in rows if by}
 
     full = evidence(clean, fog, people, **ORIGINS, datasets={"d": "c0ffee"})
     assert (
@@ -66,7 +66,7 @@ def test_it_maps_evidence_to_what_reviewers_ask_for_and_says_what_is_missing() -
     attacked = evidence(dataclasses.replace(people, measures=(dataclasses.replace(gap, metric="attack_rate"),)))
     assert attacked["resilience to attacks"] == "attack_rate"
     empty = evidence()
-    assert {found.partition(":")[0] for found in empty.values()} == {"none in this run", "none"}
+    assert {answer.partition(":")[0] for answer in empty.values()} == {"none in this run", "none"}
     assert full.keys() == empty.keys() == {question.text for question in questions()}
 
 

@@ -23,7 +23,7 @@ from .rankings import about, board, ranking, unranked
 
 
 def test_the_table_has_ranks_with_their_intervals_best_first(stored: Callable[..., None]) -> None:
-    stored(*(render_ranking(found, width=160, color=False) for found in (ranking(), ranking(unranked()))))
+    stored(*(render_ranking(shown, width=160, color=False) for shown in (ranking(), ranking(unranked()))))
 
 
 @pytest.mark.parametrize(("by", "words"), [("mean_drop", "mean drop"), ("clean_accuracy", "clean accuracy")])
@@ -44,7 +44,7 @@ def test_three_files_are_written(tmp_path: Path) -> None:
     write_ranking(tmp_path / "out", ranking())
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["models.html", "models.json", "models.md"]
     data = json.loads((tmp_path / "out" / "models.json").read_text())
-    assert [one["rank"] for one in data["boards"][0]["standings"]] == [1, 2, 3]
+    assert [standing["rank"] for standing in data["boards"][0]["standings"]] == [1, 2, 3]
     assert data["boards"][0]["differences"][0]["apart"] is False
     assert data["boards"][0]["families"][0]["mean_drop"]["cy"]["value"] == 0.55
 
@@ -66,8 +66,8 @@ def test_small_tables_say_in_what_their_numbers_are() -> None:
 
 def test_what_names_hold_is_never_obeyed() -> None:
     hostile = "\x1b[2J\n\u202ename \ud800"
-    found = ranking(board(hostile, ("ann", hostile, "cy")), runs=(hostile,), left_out=(hostile,))
-    for text in (render_ranking(found, width=160, color=False), ranking_markdown(found)):
+    hostile_ranking = ranking(board(hostile, ("ann", hostile, "cy")), runs=(hostile,), left_out=(hostile,))
+    for text in (render_ranking(hostile_ranking, width=160, color=False), ranking_markdown(hostile_ranking)):
         assert all(char.isprintable() for char in text.replace("\n", ""))
         assert r"[2J \u202ename \ud800" in text.replace("&#91;", "[")
 

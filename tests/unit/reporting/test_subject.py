@@ -70,7 +70,7 @@ def test_it_says_what_goes_with_every_question() -> None:
 
 
 def test_policies_that_differ_are_named_by_model() -> None:
-    judged = [dataclasses.replace(one, policy_sha256=digit * 64) for one, digit in zip(RUN[:2], "ef", strict=True)]
+    judged = [dataclasses.replace(record, policy_sha256=digit * 64) for record, digit in zip(RUN[:2], "ef", strict=True)]
     lines = dict(of(judged, ORIGINS).lines)
     assert lines["policy of small"] == "thresholds/tiny.yaml eeeeeeeeeeee"
     assert lines["policy of tiny"] == "thresholds/tiny.yaml ffffffffffff"

@@ -15,7 +15,7 @@ def cell(setting: str, metric: str, value: float, low: float = math.nan, high: f
 
 
 def shown(*records: Record, intervals: bool = False) -> list[str]:
-    return [number.shown(intervals=intervals) for one in headlines(records) for number in one.numbers]
+    return [number.shown(intervals=intervals) for headline in headlines(records) for number in headline.numbers]
 
 
 def test_a_number_has_its_interval_in_its_own_unit() -> None:

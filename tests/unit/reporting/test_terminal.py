@@ -134,7 +134,7 @@ def test_what_was_measured_comes_first_and_no_line_breaks_within_a_number(stored
 
 
 def test_the_worst_setting_is_known_where_no_test_asks_for_the_metric_of_all(stored: Callable[..., None]) -> None:
-    cells = [one for one in MEASURED if one.test == "cell"]
+    cells = [record for record in MEASURED if record.test == "cell"]
     more = cell("patches:4", "accuracy_drop", 0.8, family="patches", level="4")
     blind = Measure("accuracy", 0.25), Measure("accuracy_drop", 0.7)
     cells[1] = replace(cells[1], measures=blind)
@@ -160,7 +160,7 @@ def test_tasks_of_a_collection_share_a_headline(stored: Callable[..., None]) -> 
 
 
 def test_of_many_models_each_has_a_line_and_the_rest_is_counted(stored: Callable[..., None]) -> None:
-    many = [replace(one, model=f"m{number:02}", id=f"{number}{one.id}") for number in range(12) for one in MEASURED]
+    many = [replace(record, model=f"m{number:02}", id=f"{number}{record.id}") for number in range(12) for record in MEASURED]
     stored(render(*many, facts=RunFacts(report="out/report.html"), width=80))
 
 
@@ -198,8 +198,8 @@ def test_no_row_of_waivers_is_wider_than_the_terminal(stored: Callable[..., None
 
 
 def test_a_go_fits_on_a_screen_of_80_by_24() -> None:
-    noted = [replace(one, notes=(f"note of {one.id} " * 5,)) for one in MEASURED]
-    two = [replace(one, model=model, id=f"{model}{one.id}") for model in ("m", "other") for one in noted]
+    noted = [replace(record, notes=(f"note of {record.id} " * 5,)) for record in MEASURED]
+    two = [replace(record, model=model, id=f"{model}{record.id}") for model in ("m", "other") for record in noted]
     facts = RunFacts(
         policies={"m": "p.yaml 01", "other": "p.yaml 01"},
         warnings=["a warning " * 10],
@@ -218,7 +218,7 @@ def test_rules_that_are_not_shown_to_hold_have_a_row_each_and_the_rest_is_counte
     facts = RunFacts(report="r.html")
     few = render(open_record("b", "gap", 0.2), open_record("c", "gap", 0.6, drop=0.16), facts=facts, width=80)
     many = [open_record(f"r{number}", f"rule-{number} {'x' * 90}", number / 10) for number in range(9)]
-    full = [replace(one, model=model, id=f"{model}{one.id}") for model in ("m", "other") for one in MEASURED]
+    full = [replace(record, model=model, id=f"{model}{record.id}") for model in ("m", "other") for record in MEASURED]
     crowded = render(*full, *many, *map(waived, range(30)), facts=replace(facts, origins=origins(30)), width=80)
     stored(few, render(*many, facts=facts, width=80), crowded)
     assert len(crowded.splitlines()) <= 21

@@ -100,8 +100,8 @@ def test_limits_are_the_same_wherever_they_are_listed(name: str) -> None:
     assert markdown_limits(model_card(run)) == shown
     (listed,) = re.findall(r'<ul class="limits">(.*?)\n  </ul>', render_html(run), re.DOTALL)
     items = [re.findall(r"<summary>(.*?)</summary>|<p>(.*?)</p>", item) for item in listed.split("\n    <li")[1:]]
-    on_page = [html.unescape(next(filter(None, found[0]))) for found in items]
-    assert [one for one in on_page if "thumbnails are not on this page" not in one] == list(map(visible_text, texts))
+    on_page = [html.unescape(next(filter(None, match[0]))) for match in items]
+    assert [line for line in on_page if "thumbnails are not on this page" not in line] == list(map(visible_text, texts))
 
 
 def test_what_a_policy_allows_is_in_every_report() -> None:
@@ -199,7 +199,7 @@ def test_a_row_of_nothing_is_empty_and_no_zero() -> None:
 
 def test_the_worst_questions_are_different_and_from_the_worst_tests() -> None:
     def questions(*records: Record) -> list[tuple[str, str]]:
-        return [(one.record.id, one.example.sample) for one in RunView(records, RunFacts()).worst_questions()]
+        return [(question.record.id, question.example.sample) for question in RunView(records, RunFacts()).worst_questions()]
 
     def samples(*names: str) -> dict[str, Any]:
         return {"examples": tuple(example(sample=name) for name in names)}
@@ -369,8 +369,8 @@ def test_what_later_files_replace_is_said_model_by_model() -> None:
 @pytest.mark.parametrize(("target", "judged"), [("population", "interval"), ("dataset", "value")])
 def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
     """An interval of [0, 1] beside a breach by value would look as if it had decided."""
-    one = Measure("severe_failure_rate", 0.2, 0.0, 1.0, 100, "0.17", Outcome.FAIL, "broken", "severe", "p.yaml:4", target=target)
-    about = Record("sweep", "m-d-severe_failure_rate", "m", "d", metric=one.metric, outcome=Outcome.FAIL, measures=(one,))
+    rate = Measure("severe_failure_rate", 0.2, 0.0, 1.0, 100, "0.17", Outcome.FAIL, "broken", "severe", "p.yaml:4", target=target)
+    about = Record("sweep", "m-d-severe_failure_rate", "m", "d", metric=rate.metric, outcome=Outcome.FAIL, measures=(rate,))
     facts = RunFacts(planned=1, selected=1)
     reports = {
         "terminal": render_terminal(RunView([about], facts), width=200, color=False),
@@ -382,7 +382,7 @@ def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
     for name, text in reports.items():
         assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
         assert ("by value" in text.replace('"by_value":"judged by value"', "")) is (judged == "value"), name
-    assert (one.judge, one.beside) == (judged, "[0.000, 1.000]" if judged == "interval" else "judged by value")
+    assert (rate.judge, rate.beside) == (judged, "[0.000, 1.000]" if judged == "interval" else "judged by value")
     assert cells_csv(RunView([about], RunFacts())).splitlines()[1].endswith(f",{judged},0,")
     assert Measure("accuracy", 0.5).judge == ""
 

@@ -16,20 +16,20 @@ from tests.unit.store.browsed import answer, put, run
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Browser]:
+def browser(tmp_path: Path) -> Iterator[Browser]:
     browser = Browser({"one": run(tmp_path / "one")})
     yield browser
     browser.close()
 
 
-def found(browser: Browser, criteria: AnswerFilter, sort: str = "worst", **options: object) -> list[str]:
+def matching(browser: Browser, criteria: AnswerFilter, sort: str = "worst", **options: object) -> list[str]:
     """Returns model, setting and sample of what is found, in short."""
     seen = [browser.read(key) for key in browser.answers(criteria, sort, **options)]  # type: ignore[arg-type]  # passed on
     return [f"{each.cell.model} {each.cell.setting} {each.sample.id}" for each in seen]
 
 
-def test_without_a_wish_every_answer_is_found(one: Browser) -> None:
-    assert len(found(one, AnswerFilter())) == 2 * 5 * 6
+def test_without_a_wish_every_answer_is_found(browser: Browser) -> None:
+    assert len(matching(browser, AnswerFilter())) == 2 * 5 * 6
 
 
 @pytest.mark.parametrize(
@@ -48,46 +48,46 @@ def test_without_a_wish_every_answer_is_found(one: Browser) -> None:
         (AnswerFilter(text="generate"), []),
     ],
 )
-def test_what_is_wished_for_is_found(one: Browser, criteria: AnswerFilter, expected: list[str]) -> None:
-    assert sorted(found(one, criteria)) == sorted(expected)
+def test_what_is_wished_for_is_found(browser: Browser, criteria: AnswerFilter, expected: list[str]) -> None:
+    assert sorted(matching(browser, criteria)) == sorted(expected)
 
 
-def test_where_models_differ_is_found_whichever_is_looked_at(one: Browser) -> None:
+def test_where_models_differ_is_found_whichever_is_looked_at(browser: Browser) -> None:
     differing = {"fog:high": {"d0", "d1", "d4"} - {"d0"}, "fog:low": {"d4"}, "clean": {"d5"}, "invert": {"d5"}}
     for model in ("m1", "m2"):
-        names = [name.split()[1:] for name in found(one, AnswerFilter(differs=True, model=model))]
+        names = [name.split()[1:] for name in matching(browser, AnswerFilter(differs=True, model=model))]
         assert {setting: {sample for other, sample in names if other == setting} for setting, _ in names} == differing
 
 
-def test_the_worst_come_first_and_answers_without_pictures_last(one: Browser) -> None:
-    names = found(one, AnswerFilter(model="m1"))
+def test_the_worst_come_first_and_answers_without_pictures_last(browser: Browser) -> None:
+    names = matching(browser, AnswerFilter(model="m1"))
     assert names[:4] == ["m1 fog:high d0", "m1 fog:high d1", "m1 fog:low d4", "m1 fog:high d4"]
     assert all("no_image" in name for name in names[-6:])
     assert [name for name in names if "no_image" not in name][-2:] == ["m1 fog:low d5", "m1 invert d5"]  # the helpful flips
 
 
-def test_the_surest_wrong_answers_come_first(one: Browser) -> None:
-    assert found(one, AnswerFilter(model="m1", setting="fog"), "surest")[:3] == [
+def test_the_surest_wrong_answers_come_first(browser: Browser) -> None:
+    assert matching(browser, AnswerFilter(model="m1", setting="fog"), "surest")[:3] == [
         "m1 fog:high d5",
         "m1 fog:low d4",
         "m1 fog:high d1",
     ]
 
 
-def test_only_cells_with_a_verdict_are_looked_at(one: Browser) -> None:
-    cells = {(cell.run, cell.id) for cell in one.cells() if cell.setting == "fog:low"}
-    assert {name.split()[1] for name in found(one, AnswerFilter(), cells=cells)} == {"fog:low"}
-    assert found(one, AnswerFilter(), cells=set()) == []
+def test_only_cells_with_a_verdict_are_looked_at(browser: Browser) -> None:
+    cells = {(cell.run, cell.id) for cell in browser.cells() if cell.setting == "fog:low"}
+    assert {name.split()[1] for name in matching(browser, AnswerFilter(), cells=cells)} == {"fog:low"}
+    assert matching(browser, AnswerFilter(), cells=set()) == []
 
 
-def test_samples_are_counted_over_settings(one: Browser) -> None:
-    samples = one.samples(AnswerFilter(), "worst")
+def test_samples_are_counted_over_settings(browser: Browser) -> None:
+    samples = browser.samples(AnswerFilter(), "worst")
     assert [(sample.id, sample.answers, sample.wrong, sample.harmed) for sample in samples[:2]] == [
         ("d0", 10, 2, 2),
         ("d4", 10, 2, 2),
     ]
-    assert [sample.id for sample in one.samples(AnswerFilter(), "data")] == [f"d{number}" for number in range(6)]
-    assert [sample.id for sample in one.samples(AnswerFilter(category="odd", setting="fog:high", model="m1"), "worst")] == [
+    assert [sample.id for sample in browser.samples(AnswerFilter(), "data")] == [f"d{number}" for number in range(6)]
+    assert [sample.id for sample in browser.samples(AnswerFilter(category="odd", setting="fog:high", model="m1"), "worst")] == [
         "d1",
         "d5",
         "d3",
@@ -134,7 +134,7 @@ def test_a_part_of_the_samples_is_enough(tmp_path: Path) -> None:
         part = (answer("w"), answer("r"))
         evidence.put_cells([StoredCell(Cell("m", "d", Setting.parse("invert")), 1, part, places=(3, 5))])
     browser = Browser({"one": directory})
-    assert found(browser, AnswerFilter(setting="invert")) == ["m invert d3", "m invert d5"]
+    assert matching(browser, AnswerFilter(setting="invert")) == ["m invert d3", "m invert d5"]
     assert browser.find("one", "m", "d", "d0", "invert") is None
     assert [mark.cell.setting for mark in browser.marks("d", "d0")] == ["clean"]
 
@@ -146,7 +146,7 @@ def test_answers_that_come_in_are_found(tmp_path: Path) -> None:
     with Evidence.open(directory) as evidence:
         put(evidence, "m", "d", "invert", [answer("w") for _ in range(6)])
         assert len(browser.answers(AnswerFilter(), "worst")) == 12
-    assert found(browser, AnswerFilter())[0] == "m invert d0"
+    assert matching(browser, AnswerFilter())[0] == "m invert d0"
 
 
 def test_a_run_that_has_no_answers_yet_is_empty_and_then_is_not(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_any_text_is_found_as_it_is(tmp_path: Path, text: str) -> None:
     with Evidence.open(directory) as evidence:
         said = 'In zürich they say "quoted" \\back 100%_ <b>\'--; \N{PILE OF POO}'
         put(evidence, "m", "d", "invert", [answer("u", text=said if number == 2 else "In Zurich 100 x") for number in range(6)])
-    assert found(Browser({"one": directory}), AnswerFilter(text=text)) == ["m invert d2"]
+    assert matching(Browser({"one": directory}), AnswerFilter(text=text)) == ["m invert d2"]
 
 
 def test_text_of_a_question_is_found(tmp_path: Path) -> None:
     directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}}, changes={"question": "Où est le çat?"})
-    assert len(found(Browser({"one": directory}), AnswerFilter(text="OÙ EST"))) == 6
+    assert len(matching(Browser({"one": directory}), AnswerFilter(text="OÙ EST"))) == 6
 
 
 def test_ids_that_a_mistyped_one_may_have_meant_are_those_of_its_length(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def test_it_is_a_write_ahead_log_with_versions(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
     connection = sqlite3.connect(file_of(tmp_path))
     names = ("journal_mode", "user_version", "application_id")
-    found = [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
+    values = [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
     connection.close()
-    assert found == ["wal", 1, 0x564C4D52]
+    assert values == ["wal", 1, 0x564C4D52]
 
 
 def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_which_keys_have_an_answer_and_what_was_answered_about_a_data_set(tmp_pa
                 key, context = f"{dataset} {setting}", {"model": "m", "dataset": dataset, "setting": setting}
                 store.put_many({key: Prediction(key, "generate")}, context=context)
         assert store.has(["shapes clean", "unheard of"]) == {"shapes clean"}
-        assert sorted(one.text for one in store.examples("m", "shapes", 9)) == ["shapes clean", "shapes flip_v"]
+        assert sorted(prediction.text for prediction in store.examples("m", "shapes", 9)) == ["shapes clean", "shapes flip_v"]
         assert len(store.examples("m", "shapes", 1)) == 1
         assert store.examples("other", "shapes", 9) == []
 
@@ -377,10 +377,10 @@ def test_only_a_database_has_a_clock_so_that_a_merge_takes_its_time(tmp_path: Pa
 def test_an_interrupt_that_comes_with_the_lock_leaves_no_transaction_open(tmp_path: Path) -> None:
     class Interrupted(sqlite3.Connection):
         def execute(self, sql: str, *_values: object) -> sqlite3.Cursor:
-            found = super().execute(sql)
+            cursor = super().execute(sql)
             if sql.startswith("begin"):
                 raise KeyboardInterrupt
-            return found
+            return cursor
 
     connection = sqlite3.connect(tmp_path / "answers.sqlite", isolation_level=None, factory=Interrupted)
     with pytest.raises(KeyboardInterrupt), transaction(connection):

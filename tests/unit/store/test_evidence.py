@@ -67,7 +67,7 @@ def test_what_went_in_comes_out(tmp_path: Path) -> None:
         evidence.put_cells([StoredCell(CELL, 1, ANSWERS)])
     with Evidence.open(tmp_path, read_only=True) as evidence:
         first, second = evidence.samples("faces.matching")
-        found = evidence.get_cell(CELL)
+        stored = evidence.get_cell(CELL)
         assert evidence.cells() == [CELL]
         assert evidence.datasets() == {"faces.matching": "d1"}
 
@@ -79,10 +79,10 @@ def test_what_went_in_comes_out(tmp_path: Path) -> None:
         SAMPLES[0].keys,
         (0,),
     )
-    assert found.answers[0] == ANSWERS[0]
-    assert found.answers[1].prediction == ANSWERS[1].prediction
-    assert math.isnan(found.answers[1].score.value)
-    assert found.answers[1].score.state == "error"
+    assert stored.answers[0] == ANSWERS[0]
+    assert stored.answers[1].prediction == ANSWERS[1].prediction
+    assert math.isnan(stored.answers[1].score.value)
+    assert stored.answers[1].score.state == "error"
 
 
 def test_pictures_are_not_kept_and_say_so(tmp_path: Path) -> None:
@@ -95,15 +95,15 @@ def test_pictures_are_not_kept_and_say_so(tmp_path: Path) -> None:
 
 
 def test_what_tells_pictures_apart_is_kept(tmp_path: Path) -> None:
-    found = {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("cc", "dd")}
+    digests = {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("cc", "dd")}
     with Evidence.open(tmp_path / "run") as evidence:
-        evidence.put_pictures("d", found)
+        evidence.put_pictures("d", digests)
         evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb")})
-        assert evidence.pictures("d") == found
+        assert evidence.pictures("d") == digests
         assert evidence.pictures("other") == {}
         evidence.copy_to(tmp_path / "copy")
     with Evidence.open(tmp_path / "copy", read_only=True) as copy:
-        assert copy.pictures("d") == found
+        assert copy.pictures("d") == digests
 
 
 def test_other_pictures_in_one_run_are_refused(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_other_pictures_in_one_run_are_refused(tmp_path: Path) -> None:
 
 
 def test_pictures_are_the_same_by_their_source_or_by_their_pixels() -> None:
-    one = PictureDigests("file", "pixels")
-    assert one.same_as(PictureDigests("packed otherwise", "pixels"))
-    assert one.same_as(PictureDigests("file", "decoded by another release"))
-    assert not one.same_as(PictureDigests("other file", "other pixels"))
+    digests = PictureDigests("file", "pixels")
+    assert digests.same_as(PictureDigests("packed otherwise", "pixels"))
+    assert digests.same_as(PictureDigests("file", "decoded by another release"))
+    assert not digests.same_as(PictureDigests("other file", "other pixels"))
 
 
 def test_bytes_in_the_place_of_text_are_damage(tmp_path: Path, execute: Execute) -> None:
@@ -242,12 +242,12 @@ def test_halves_of_surrogate_pairs_are_kept_spelled_out(tmp_path: Path) -> None:
         evidence.put_model("tiny", {"backend": text})
         evidence.put_samples("faces.matching", "d1", [replace(SAMPLES[0], question=text, category=text), SAMPLES[1]])
         evidence.put_cells([StoredCell(CELL, 1, answers, {"s1": (text,)})])
-        found = evidence.get_cell(CELL)
+        stored = evidence.get_cell(CELL)
         assert evidence.models() == {"tiny": {"backend": text}}
         assert evidence.samples("faces.matching")[0].category == text
-    assert found.notes == {"s1": (text,)}
-    assert [answer.prediction for answer in found.answers] == [answer.prediction for answer in answers]
-    assert [(answer.score.answer, answer.score.rule) for answer in found.answers] == [
+    assert stored.notes == {"s1": (text,)}
+    assert [answer.prediction for answer in stored.answers] == [answer.prediction for answer in answers]
+    assert [(answer.score.answer, answer.score.rule) for answer in stored.answers] == [
         (r"half \ud800", "open"),
         (None, r"half \ud800"),
     ]

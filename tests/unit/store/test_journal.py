@@ -28,12 +28,12 @@ def record(name: str = "tiny-shapes-fog:mid") -> Record:
 def test_records_come_back_in_order(tmp_path: Path) -> None:
     written = [record("a"), record("b"), record("a")]
     with Journal(tmp_path / "run") as journal:
-        for one in written:
-            journal.append(one)
+        for entry in written:
+            journal.append(entry)
         assert journal.path.name == "records.jsonl"
         assert read_journal(tmp_path / "run")[0].id == "a"  # readable while it is written
-    assert [(one.id, one.measures[0].reason) for one in read_journal(tmp_path / "run")] == [
-        (one.id, one.measures[0].reason) for one in written
+    assert [(entry.id, entry.measures[0].reason) for entry in read_journal(tmp_path / "run")] == [
+        (entry.id, entry.measures[0].reason) for entry in written
     ]
     assert read_journal(tmp_path / "run")[0] == written[0]
 
@@ -41,8 +41,8 @@ def test_records_come_back_in_order(tmp_path: Path) -> None:
 def test_of_a_test_that_ran_again_the_last_record_counts(tmp_path: Path) -> None:
     first, other, last = record("a"), record("b"), replace(record("a"), n=7)
     with Journal(tmp_path) as journal:
-        for one in (first, other, last):
-            journal.append(one)
+        for entry in (first, other, last):
+            journal.append(entry)
     assert last_records(tmp_path) == [last, other]
     with pytest.raises(StoreError, match=r"records\.jsonl: cannot read the journal"):
         last_records(tmp_path / "nowhere")
@@ -61,10 +61,10 @@ def test_a_torn_last_line_is_not_read_and_is_cut_off(tmp_path: Path, torn: int) 
     line = record("torn").to_json().encode()
     with (tmp_path / "records.jsonl").open("ab") as stream:
         stream.write(line[:torn])
-    assert [one.id for one in read_journal(tmp_path)] == ["whole"]
+    assert [entry.id for entry in read_journal(tmp_path)] == ["whole"]
     with Journal(tmp_path) as journal:
         journal.append(record("next"))
-    assert [one.id for one in read_journal(tmp_path)] == ["whole", "next"]
+    assert [entry.id for entry in read_journal(tmp_path)] == ["whole", "next"]
 
 
 def test_a_record_survives_kill_nine(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=ENVIRONMENT)
     assert done.returncode == -signal.SIGKILL
-    assert [one.id for one in read_journal(tmp_path)] == ["first"]
+    assert [entry.id for entry in read_journal(tmp_path)] == ["first"]
 
 
 def test_threads_do_not_mix_lines(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_threads_do_not_mix_lines(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(int(one.id) for one in read_journal(tmp_path)) == list(range(16))
+    assert sorted(int(entry.id) for entry in read_journal(tmp_path)) == list(range(16))
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[]", b"not json", b"\xff\xfe", b'{"measures": [{}]}', b""])

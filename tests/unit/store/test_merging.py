@@ -60,9 +60,9 @@ def test_leases_of_a_part_stay_behind(tmp_path: Path) -> None:
 
 
 def test_log_probabilities_that_rounding_changed_are_one_answer(tmp_path: Path) -> None:
-    one = filled(tmp_path / "one", {"k": letter("A", -0.101, -2.31)}, "clean")
-    two = filled(tmp_path / "two", {"k": letter("A", -0.102, -2.30)}, "clean")
-    assert merge_stores([one, two], tmp_path / "all").answers == 1
+    first = filled(tmp_path / "one", {"k": letter("A", -0.101, -2.31)}, "clean")
+    second = filled(tmp_path / "two", {"k": letter("A", -0.102, -2.30)}, "clean")
+    assert merge_stores([first, second], tmp_path / "all").answers == 1
     with Store.open(tmp_path / "all") as store:
         assert store.get_many(["k"])["k"].logprobs == {"A": -0.101, "B": -2.31}
 
@@ -77,10 +77,10 @@ def test_log_probabilities_that_rounding_changed_are_one_answer(tmp_path: Path) 
     ],
 )
 def test_answers_that_contradict_each_other_are_refused(tmp_path: Path, other: Prediction, shown: str) -> None:
-    one = filled(tmp_path / "one", {"k" * 64: letter("A", -0.1, -2.3)}, "clean")
-    two = filled(tmp_path / "two", {"k" * 64: other}, "clean")
+    first = filled(tmp_path / "one", {"k" * 64: letter("A", -0.1, -2.3)}, "clean")
+    second = filled(tmp_path / "two", {"k" * 64: other}, "clean")
     with pytest.raises(StoreError, match=rf"two/predictions\.sqlite: 1 answer differ.* such as k{{12}} of m-d-clean \({shown}\)"):
-        merge_stores([one, two], tmp_path / "all")
+        merge_stores([first, second], tmp_path / "all")
     assert not (tmp_path / "all").exists()
 
 
@@ -118,13 +118,13 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("column", "value"), [("answer", "not JSON"), ("answer", "{}"), ("context", "not JSON")])
 def test_damage_that_a_merge_meets_is_named(tmp_path: Path, column: str, value: str) -> None:
-    one, two = (filled(tmp_path / name, {"k": Prediction(name, "generate")}, "clean") for name in ("A", "B"))
+    first, second = (filled(tmp_path / name, {"k": Prediction(name, "generate")}, "clean") for name in ("A", "B"))
     damages = {"answer": "update predictions set answer = ?", "context": "update contexts set content = ?"}
-    with sqlite3.connect(two / "predictions.sqlite") as connection:
+    with sqlite3.connect(second / "predictions.sqlite") as connection:
         connection.execute(damages[column], (value,))
     connection.close()
     with pytest.raises(StoreError, match=r"B/predictions\.sqlite: (the prediction 'k' cannot be read|1 answer differ)"):
-        merge_stores([one, two], tmp_path / "all")
+        merge_stores([first, second], tmp_path / "all")
 
 
 def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
@@ -140,31 +140,31 @@ def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
 def test_a_merge_is_the_same_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr("pytest_vlmrobust.store.merging._ROWS", rows)
     answers = {f"k{number}": Prediction(str(number), "generate") for number in range(5)}
-    one = filled(tmp_path / "one", {key: answers[key] for key in ("k0", "k2", "k4")}, "clean", {"r1": ["p"], "r3": ["q"]})
-    two = filled(tmp_path / "two", answers, "fog", {"r1": ["p"], "r2": ["s"], "r3": ["q"]})
-    assert merge_stores([one, two], tmp_path / "all") == Merge(5, ((one, 3), (two, 2)))
+    first = filled(tmp_path / "one", {key: answers[key] for key in ("k0", "k2", "k4")}, "clean", {"r1": ["p"], "r3": ["q"]})
+    second = filled(tmp_path / "two", answers, "fog", {"r1": ["p"], "r2": ["s"], "r3": ["q"]})
+    assert merge_stores([first, second], tmp_path / "all") == Merge(5, ((first, 3), (second, 2)))
     with Store.open(tmp_path / "all") as store:
         assert store.get_many(answers) == answers
         assert store.get_digests(["r1", "r2", "r3"]) == {"r1": ("p",), "r2": ("s",), "r3": ("q",)}
         assert store.get_notes(["r2"]) == {"r2": ("note of r2",)}
     wrong = filled(tmp_path / "wrong", {key: Prediction("x", "generate") for key in answers}, "clean")
     with pytest.raises(StoreError, match=r"5 answers differ .* such as (k\d of m-d-clean \('\d', 'x'\)(; )?){3}\. One"):
-        merge_stores([one, two, wrong], tmp_path / "again")
+        merge_stores([first, second, wrong], tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
 def test_answers_of_another_model_by_the_same_name_are_refused(tmp_path: Path) -> None:
     answer = {"k1": Prediction("A", "generate")}
     old = filled(tmp_path / "old", {"k0": Prediction("A", "generate")}, "clean")
-    one = filled(tmp_path / "one", answer, "clean", fingerprint="1234")
-    two = filled(tmp_path / "two", {"k2": Prediction("A", "generate")}, "fog", fingerprint="5678")
+    first = filled(tmp_path / "one", answer, "clean", fingerprint="1234")
+    second = filled(tmp_path / "two", {"k2": Prediction("A", "generate")}, "fog", fingerprint="5678")
     both = filled(tmp_path / "both", {"k3": Prediction("A", "generate")}, "clean", fingerprint="5678")
     filled(both, answer, "clean", fingerprint="1234")
-    assert merge_stores([one, both, two, old], tmp_path / "all").answers == 4
+    assert merge_stores([first, both, second, old], tmp_path / "all").answers == 4
     with pytest.raises(
         StoreError, match=r"two/predictions\.sqlite: its answers of 'm' have the fingerprint 5678, and .* 1234: other"
     ):
-        merge_stores([old, one, two], tmp_path / "again")
+        merge_stores([old, first, second], tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 

@@ -200,10 +200,10 @@ def test_a_picture_is_kept_under_its_digest_with_its_long_edge_cut(tmp_path: Pat
     assert not pictures.has("ab")
     pictures.add("ab", image)
     assert pictures.has("ab")
-    found = read(tmp_path / "store" / "pictures" / file_name("ab"))
-    assert found.shape == (80, LONG_EDGE, 3)
-    assert np.abs(found[:, 200:].astype(int) - (250, 120, 10)).max() < 12
-    assert found[:, :120].max() < 12
+    picture = read(tmp_path / "store" / "pictures" / file_name("ab"))
+    assert picture.shape == (80, LONG_EDGE, 3)
+    assert np.abs(picture[:, 200:].astype(int) - (250, 120, 10)).max() < 12
+    assert picture[:, :120].max() < 12
 
 
 def test_a_small_picture_stays_as_large_as_it_is(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Good:
         return Prepared(request)
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        return self.infer([one.request for one in prepared])
+        return self.infer([item.request for item in prepared])
 
     def close(self) -> None:
         self.closed += 1
@@ -118,8 +118,9 @@ class Scoring(Good):
 
 class Spoiling(Good):
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
-        found = super().infer(requests)
-        return [Failing().answer(request) for request in requests] if "no colours" in [one.error for one in found] else found
+        answers = super().infer(requests)
+        refused = "no colours" in [answer.error for answer in answers]
+        return [Failing().answer(request) for request in requests] if refused else answers
 
 
 class Tolerant(Good):

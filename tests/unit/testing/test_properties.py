@@ -97,10 +97,10 @@ def test_a_pass_is_remembered_by_whoever_opens_the_store(store: Path) -> None:
 
 
 def test_two_processes_that_share_a_store_lose_nothing(store: Path) -> None:
-    one, other = CheckMemory(store, "here"), CheckMemory(store, "here")
-    one.remember("test_metric", "accuracy", 3)
-    other.remember("test_metric", "accuracy_drop", 3)
-    one.remember("test_verdict", "accuracy", 3)
+    first, second = CheckMemory(store, "here"), CheckMemory(store, "here")
+    first.remember("test_metric", "accuracy", 3)
+    second.remember("test_metric", "accuracy_drop", 3)
+    first.remember("test_verdict", "accuracy", 3)
     opened = CheckMemory(store, "here")
     passes = [("test_metric", "accuracy"), ("test_metric", "accuracy_drop"), ("test_verdict", "accuracy")]
     assert all(opened.passed(test, metric, 3) for test, metric in passes)
@@ -131,10 +131,10 @@ def test_where_nothing_can_be_written_nothing_is_remembered(tmp_path: Path) -> N
 def test_a_line_says_what_passed_where_and_when(store: Path) -> None:
     CheckMemory(store, installation()).remember("test_metric", "accuracy", 3)
     (line,) = (store / FILE_NAME).read_text(encoding="utf-8").split("\n")[1:-1]
-    found = json.loads(line)
-    assert set(found) == {"test", "metric", "examples", "date", "installation"}
+    entry = json.loads(line)
+    assert set(entry) == {"test", "metric", "examples", "date", "installation"}
     parts = (f"pytest-vlmrobust {pytest_vlmrobust.__version__} (", ", numpy ", ", scipy ", ", Python ")
-    assert all(part in found["installation"] for part in parts)
+    assert all(part in entry["installation"] for part in parts)
 
 
 @pytest.mark.parametrize("file", ["metrics/statistics/paired.py", "testing/oracles.py", "policies/judge.py", "core/estimate.py"])

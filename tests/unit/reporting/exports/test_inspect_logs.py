@@ -88,8 +88,8 @@ class TestLogs:
             answers = tuple(Answer("k", Prediction("x", "generate"), score) for score in scores)
             evidence.put_cells([StoredCell(Cell("m", "d", Setting.parse("patches:2")), 4, answers)])
         log = self.read(run, tmp_path / "out")["d-patches:2"]
-        asked = {name: [sample.epoch for sample in log.samples if sample.id == name] for name in "abc"}
-        assert asked == {"a": [1, 2], "b": [1, 2, 3, 4], "c": [1, 2, 3, 4]}
+        epochs = {name: [sample.epoch for sample in log.samples if sample.id == name] for name in "abc"}
+        assert epochs == {"a": [1, 2], "b": [1, 2, 3, 4], "c": [1, 2, 3, 4]}
         assert log.results.scores[0].metrics["mean"].value == 2 / 3
         assert (log.eval.config.epochs, log.eval.config.epochs_reducer) == (4, ["max"])
 

@@ -57,8 +57,8 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def whole(folder: Path) -> dict[str, Any]:
     (path,) = folder.glob("eval-*.json")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def rewards(run: Path, out: Path, setting: str) -> dict[str, float]:
@@ -110,10 +110,10 @@ def test_a_benchmark_has_the_mean_and_a_name_without_the_model(tmp_path: Path) -
         *("d-clean/eval-d-clean.json", "d-clean/results.jsonl"),
         *("d-fog=mid+flip_h/eval-d-fog=mid+flip_h.json", "d-fog=mid+flip_h/results.jsonl"),
     ]
-    found = whole(tmp_path / "out" / "d-clean")
-    assert found["run_id"] == "r1/m-d-clean"
-    assert (found["config"]["model"], found["config"]["dataset_digest"]) == ("m", "digest")
-    assert found["benchmark"] == {"name": "d-clean", "samples": 2, "unscored": 0, "scores": {"mean_reward": {"value": 0.5}}}
+    content = whole(tmp_path / "out" / "d-clean")
+    assert content["run_id"] == "r1/m-d-clean"
+    assert (content["config"]["model"], content["config"]["dataset_digest"]) == ("m", "digest")
+    assert content["benchmark"] == {"name": "d-clean", "samples": 2, "unscored": 0, "scores": {"mean_reward": {"value": 0.5}}}
 
 
 def test_the_number_of_a_problem_is_that_of_every_other_run(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ def test_another_question_is_another_problem(changes: dict[str, Any]) -> None:
 
 def test_what_failed_has_no_line_and_no_part_in_the_mean(tmp_path: Path) -> None:
     run = put(tmp_path / "r", [sample("a"), sample("b"), sample("c")], {"clean": [RIGHT, FAILED, WRONG]})
-    (one,) = write_nel(run, tmp_path / "out")
-    assert (one.results, one.unscored) == (2, 1)
+    (benchmark,) = write_nel(run, tmp_path / "out")
+    assert (benchmark.results, benchmark.unscored) == (2, 1)
     assert [line["scoring_details"]["sample"] for line in lines(tmp_path / "out" / "d-clean")] == ["a", "c"]
-    found = whole(tmp_path / "out" / "d-clean")["benchmark"]
-    assert (found["samples"], found["unscored"], found["scores"]) == (2, 1, {"mean_reward": {"value": 0.5}})
+    entry = whole(tmp_path / "out" / "d-clean")["benchmark"]
+    assert (entry["samples"], entry["unscored"], entry["scores"]) == (2, 1, {"mean_reward": {"value": 0.5}})
     all_failed = exported(tmp_path / "all", [sample("a")], [FAILED])
     assert (lines(all_failed), whole(all_failed)["benchmark"]["scores"]) == ([], {})
 
@@ -196,7 +196,7 @@ def test_one_of_several_models_has_to_be_named(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"--model: unknown model 'tinny'\. Did you mean 'tiny'\? Known: m, tiny"):
         write_nel(run, tmp_path / "out", model="tinny")
     assert not (tmp_path / "out").exists()
-    assert [one.name for one in write_nel(run, tmp_path / "out", model="tiny")] == ["d-clean", "d-fog:low"]
+    assert [benchmark.name for benchmark in write_nel(run, tmp_path / "out", model="tiny")] == ["d-clean", "d-fog:low"]
     assert lines(tmp_path / "out" / "d-clean")[0]["reward"] == 0.0
 
 

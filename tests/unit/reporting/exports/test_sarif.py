@@ -121,10 +121,10 @@ def test_what_has_no_rule_of_a_policy_has_one_of_ours(tmp_path: Path) -> None:
     name = "suites/other.py::test_x"
     check = Record("check", name, "", "", outcome=Outcome.FAIL, reason="assert 0", nodeid=name)
     run = exported(keep(tmp_path / "r", [spent, unread, check]))
-    found = by_test(run)
-    assert found[spent.nodeid]["ruleId"] == "test"
-    assert found[unread.nodeid]["ruleId"] == "budget"
-    assert (found[name]["ruleId"], found[name]["level"]) == ("test", "error")
+    results = by_test(run)
+    assert results[spent.nodeid]["ruleId"] == "test"
+    assert results[unread.nodeid]["ruleId"] == "budget"
+    assert (results[name]["ruleId"], results[name]["level"]) == ("test", "error")
 
 
 def test_the_same_finding_of_two_runs_has_one_fingerprint(run_directory: Path, tmp_path: Path) -> None:

@@ -60,16 +60,16 @@ class TestMlflow:
         client = MlflowClient(store())
         place = client.get_experiment_by_name("e")
         assert place is not None
-        (found,) = client.search_runs([place.experiment_id])
-        assert where.endswith(found.info.run_id)
-        return found
+        (tracked,) = client.search_runs([place.experiment_id])
+        assert where.endswith(tracked.info.run_id)
+        return tracked
 
     def test_what_mlflow_reads_is_what_the_run_measured_and_is_there_once(self, run_directory: Path) -> None:
         """What is undefined has no number, a step is the severity, texts are printable, and the report is there."""
         from mlflow import MlflowClient
 
-        found, client = self.read(run_directory), MlflowClient(store())
-        metrics, params = found.data.metrics, found.data.params
+        tracked, client = self.read(run_directory), MlflowClient(store())
+        metrics, params = tracked.data.metrics, tracked.data.params
         assert metrics["d/accuracy_drop/fog:mid"] == 0.3
         assert metrics["d/accuracy_drop.low/fog:mid"] == pytest.approx(0.2)
         assert metrics["d/mean_drop/all"] == 0.1
@@ -79,22 +79,22 @@ class TestMlflow:
         assert (params["option.vlm_dataset"], params["dataset.d"]) == ("a, b", "digest")
         assert params["model.location"].isprintable()
         assert "\\x1b[2J" in params["model.location"]
-        tags = {name: found.data.tags[f"vlm.{name}"] for name in ("run", "decision", "commit", "tests", "undefined")}
+        tags = {name: tracked.data.tags[f"vlm.{name}"] for name in ("run", "decision", "commit", "tests", "undefined")}
         assert tags == {"run": run_directory.name, "decision": "NO-GO", "commit": "abc", "tests": "7 of 8", "undefined": "2"}
-        assert found.info.status == "FINISHED"
+        assert tracked.info.status == "FINISHED"
         for setting, step in (("clean", 0), ("fog:low", 1), ("fog:high", 3), ("resolution:448", 448)):
-            (point,) = client.get_metric_history(found.info.run_id, f"d/n/{setting}")
+            (point,) = client.get_metric_history(tracked.info.run_id, f"d/n/{setting}")
             assert point.step == step
-        assert {each.path for each in client.list_artifacts(found.info.run_id)} == {*FILES}
-        local = client.download_artifacts(found.info.run_id, "results.json", str(Path.cwd()))
+        assert {each.path for each in client.list_artifacts(tracked.info.run_id)} == {*FILES}
+        local = client.download_artifacts(tracked.info.run_id, "results.json", str(Path.cwd()))
         assert json.loads(Path(local).read_text())["decision"] == "NO-GO"
         with pytest.raises(UsageError, match=r"abcd-m is in experiment 'e' already, as run .*: delete it there, or name another"):
             self.read(run_directory)
 
     def test_an_incomplete_run_failed(self, tmp_path: Path) -> None:
         lost = ("suites/t.py::test_cell[m-d-fog:mid]",)
-        found = self.read(keep(tmp_path / "r", [cell("fog:low", Outcome.PASS, drop(Outcome.PASS, 0.0))], lost=lost))
-        assert (found.info.status, found.data.tags["vlm.decision"]) == ("FAILED", "INCOMPLETE")
+        tracked = self.read(keep(tmp_path / "r", [cell("fog:low", Outcome.PASS, drop(Outcome.PASS, 0.0))], lost=lost))
+        assert (tracked.info.status, tracked.data.tags["vlm.decision"]) == ("FAILED", "INCOMPLETE")
 
     def test_what_fails_half_way_leaves_nothing(self, run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from mlflow import MlflowClient
@@ -121,8 +121,8 @@ class TestMlflow:
     def test_each_model_is_a_run(self, tmp_path: Path) -> None:
         both = [cell("fog:low", Outcome.FAIL, drop(Outcome.FAIL)), cell("fog:low", Outcome.PASS, drop(Outcome.PASS), model="n")]
         run = read_run(keep(tmp_path / "r", both, models={"m": {}, "n": {}}))
-        told = write_mlflow(run, uri=store(), experiment="e")
-        assert [(each.model, str(each.decision)) for each, _ in told] == [("m", "NO-GO"), ("n", "GO")]
+        written = write_mlflow(run, uri=store(), experiment="e")
+        assert [(each.model, str(each.decision)) for each, _ in written] == [("m", "NO-GO"), ("n", "GO")]
         with pytest.raises(UnknownName, match="unknown model 'k'"):
             write_mlflow(run, uri=store(), experiment="f", model="k")
 

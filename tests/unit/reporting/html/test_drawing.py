@@ -37,8 +37,8 @@ def texts(svg: str) -> list[str]:
 
 def nodes(svg: str, tag: str, name: str) -> list[dict[str, Any]]:
     """Returns the attributes of elements of a class, with numbers as numbers."""
-    found = [node.attrib for node in ET.fromstring(svg).iter(tag) if name in node.get("class", "").split()]
-    return [{key: float(value) if re.fullmatch(r"-?[\d.]+", value) else value for key, value in each.items()} for each in found]
+    attrs = [node.attrib for node in ET.fromstring(svg).iter(tag) if name in node.get("class", "").split()]
+    return [{key: float(value) if re.fullmatch(r"-?[\d.]+", value) else value for key, value in each.items()} for each in attrs]
 
 
 def test_text_is_text_and_escaped() -> None:
@@ -54,8 +54,8 @@ def test_a_drawing_is_an_image_with_a_name_that_needs_nothing_but_the_style_shee
     assert svg.attrib["role"] == "img"
     assert svg.attrib["aria-label"]
     assert not [key for node in svg.iter() for key in node.attrib if key in {"style", "id", "href"} or key.startswith("on")]
-    classes = {one for node in svg.iter() for one in node.get("class", "").split()}
-    assert not [one for one in classes if f".{one} " not in STYLE and f".{one}:" not in STYLE]
+    classes = {name for node in svg.iter() for name in node.get("class", "").split()}
+    assert not [name for name in classes if f".{name} " not in STYLE and f".{name}:" not in STYLE]
     assert {node.get("fill") for node in svg.iter() if node.get("fill")} <= {"none"}
 
 
@@ -76,8 +76,8 @@ def test_nothing_is_drawn_beside_the_canvas(name: str) -> None:
 
 
 def test_lengths_are_proportional_to_values() -> None:
-    one, two = (Bar(name, value, value, value) for name, value in (("a", 0.2), ("b", 0.4)))
-    svg = drawing.ranking([one, two], axis="drop", label="x")
+    shorter, longer = (Bar(name, value, value, value) for name, value in (("a", 0.2), ("b", 0.4)))
+    svg = drawing.ranking([shorter, longer], axis="drop", label="x")
     first, second = nodes(svg, "rect", "f-measured")
     assert second["width"] == pytest.approx(2 * first["width"], abs=0.2)
     assert first["x"] == second["x"]

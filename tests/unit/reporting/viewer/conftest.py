@@ -71,15 +71,15 @@ def serve() -> Iterator[Callable[..., Served]]:
     def start(*directories: Path, together: bool = True) -> Served:
         runs = Runs(lambda: list(directories), Painter, together=together)
         listening = listen(0)
-        one = server(Pages(runs), listening)
-        thread = threading.Thread(target=one.run, kwargs={"sockets": [listening]}, daemon=True)
+        uvicorn_server = server(Pages(runs), listening)
+        thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
-        running.append((one, thread, runs, listening))
+        running.append((uvicorn_server, thread, runs, listening))
         return Served(listening.getsockname()[1])
 
     yield start
-    for one, thread, runs, listening in running:
-        one.should_exit = True
+    for uvicorn_server, thread, runs, listening in running:
+        uvicorn_server.should_exit = True
         thread.join(20)
         runs.close()
         listening.close()

@@ -33,7 +33,7 @@ def text(page: str) -> str:
 
 
 def links(page: str) -> list[str]:
-    return [unescape(found) for found in re.findall(r'href="([^"]+)"', page)]
+    return [unescape(link) for link in re.findall(r'href="([^"]+)"', page)]
 
 
 def test_the_overview_says_how_far_each_run_is(viewer: Served, stored: Callable[..., None]) -> None:
@@ -188,8 +188,8 @@ def test_a_very_long_answer_is_cut(serve: Callable[..., Served], tmp_path: Path)
     ],
 )
 def test_what_there_is_not_is_said(viewer: Served, path: str, status: int, said: str) -> None:
-    found, _, page = viewer.get(path)
-    assert found == status
+    answered, _, page = viewer.get(path)
+    assert answered == status
     assert said in text(page)
 
 
@@ -268,13 +268,13 @@ def test_it_listens_on_this_machine_alone() -> None:
     pytest.importorskip("starlette")
     from pytest_vlmrobust.reporting.viewer.server import listen
 
-    one = listen(0)
+    listening = listen(0)
     try:
-        assert one.getsockname()[0] == "127.0.0.1"
+        assert listening.getsockname()[0] == "127.0.0.1"
         with pytest.raises(UsageError, match="Name another port, or 0 for any that is free"):
-            listen(one.getsockname()[1])
+            listen(listening.getsockname()[1])
     finally:
-        one.close()
+        listening.close()
 
 
 def test_without_the_libraries_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -374,9 +374,9 @@ def test_many_runs_are_shown_page_by_page(serve: Callable[..., Served], tmp_path
 
 
 def test_two_directories_of_one_name_are_told_apart(serve: Callable[..., Served], tmp_path: Path) -> None:
-    one = run(tmp_path / "a" / "same", {"m": {"clean": "rrrrrr"}})
-    other = run(tmp_path / "b" / "same", {"m": {"clean": "wrrrrr"}})
-    page = serve(one, other).get("/answers?differs=yes")[2]
+    first = run(tmp_path / "a" / "same", {"m": {"clean": "rrrrrr"}})
+    second = run(tmp_path / "b" / "same", {"m": {"clean": "wrrrrr"}})
+    page = serve(first, second).get("/answers?differs=yes")[2]
     assert "m in same~2" in text(page)
     assert "2 answers" in text(page)
 
