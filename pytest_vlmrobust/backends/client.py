@@ -58,6 +58,8 @@ _ADVICE = {
     401: f"Set the key in the environment: {KEY_VARIABLE}, or the variable that 'key_variable' of the models file names",
     403: "The key is not allowed to use this model",
     404: "Look at the base URL, which usually ends in /v1, and at what the server calls the model (BASE_URL/models)",
+    413: "An image makes the request larger than the server, or a proxy before it, takes: raise its limit (nginx: "
+    "client_max_body_size), or give the gate smaller images",
 }
 _NO_KEY_BESIDE_HEADERS = ". Beside 'headers' a key is sent only where 'key_variable' names it; this entry names none"
 
@@ -265,7 +267,7 @@ class Client:
             return Failure(kind, words, _retry_after(error.response.headers))
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
             return Filtered(self.url, said)
-        return Failure("refused", words)
+        return Failure("refused", f"{words}. {_ADVICE[status]}" if status in _ADVICE else words)
 
     def _meaning_of_words(self, said: Any, response: Any) -> Exception:
         """Returns the meaning of an error that came as a reply with a status of success."""

@@ -175,6 +175,8 @@ _ADVICE = {
     "truncated": "The text was cut off before its answer. Raise max_new_tokens in the models file",
     "too_long": "The model does not stop. Set max_new_tokens in the models file, and look at its stop tokens",
     "empty": "The model wrote nothing. Look at its chat template and its stop tokens",
+    "only_reasoning": "The server puts the text into its field for reasoning, which is not read. Start it without its reasoning "
+    "parser, or turn thinking off",
     "no_letter": "The server lists none of the letters. Ask by text: --vlm-answer=text",
     "ambiguous": "The text names several answers. If one of them stands in a thinking mark that is not known, report the mark; "
     "else use a prompt that asks for the {letter}",
@@ -201,8 +203,8 @@ def why_unread(results: Sequence[CellResult]) -> str:
     cut = 2 * sum(len(text) >= _LONG and text.rstrip()[-1:].isalnum() for text in texts) > len(texts)
     cause = "cut" if cut and rule in ("none", "ambiguous") else rule
     advice = _advice(cause, (sample for result in results for sample in result.samples))
-    shown = f"such as {on_one_line(example, _LONGEST_EXAMPLE)!r}. " if example.strip() else ""
-    return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}, {shown}{advice}"
+    shown = f", such as {on_one_line(example, _LONGEST_EXAMPLE)!r}" if example.strip() else ""
+    return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}{shown}. {advice}"
 
 
 def _advice(rule: str, samples: Iterable[Sample]) -> str:

@@ -363,8 +363,9 @@ def test_azure_with_the_wrong_key_or_without_a_version_says_what_to_do(
         (vllm(KEY), r"status 401: .*Unauthorized"),
         (vllm(OTHER), r"status 404: .*The model `m` does not exist\."),
         (litellm(KEY), r"status 401: .*Invalid proxy server token passed"),
+        (lambda *_: (413, {}, b"<html>413</html>"), r"status 413: .*larger than the server, or a proxy before it, takes: raise"),
     ],
-    ids=["vllm key", "vllm name", "litellm key"],
+    ids=["vllm key", "vllm name", "litellm key", "proxy limit"],
 )
 def test_what_servers_refuse_is_said_in_their_words(
     server: ModelServer, opened: Open, monkeypatch: pytest.MonkeyPatch, provider: Any, said: str

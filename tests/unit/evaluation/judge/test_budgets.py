@@ -273,6 +273,14 @@ def test_a_cell_breaks_a_budget_where_that_is_shown(world: World) -> None:
     assert _clusters(world.samples).count == 4
 
 
+def test_what_leaves_no_text_gets_advice_of_its_own(world: World) -> None:
+    world.samples = [sample(number) for number in range(20)]
+    world.model.answer = lambda _request: Prediction("", "generate", "only_reasoning")
+    (broken,) = budget_measures(BY_VALUE, [world.evaluator().result(cell("flip_v"))], TODAY)
+    assert "most often 'only_reasoning', 20 of 20. The server puts the text into its field for reasoning" in broken.reason
+    assert broken.reason.endswith("Start it without its reasoning parser, or turn thinking off")
+
+
 def test_the_advice_for_open_questions_speaks_of_no_letter(world: World) -> None:
     world.samples = [sample(number, task="open", options={}, scorer="numeric", target="3") for number in range(20)]
     world.model.answer = lambda _request: "Some of them."
