@@ -26,6 +26,15 @@ rules:
   - {id: mean, metric: mean_baseline_drop, max: 10pp}
 """
 TESTS = 6 + 2
+SWEEPS = """
+import pytest
+
+
+@pytest.mark.vlm_settings({names})
+@pytest.mark.vlm_metrics("mean_baseline_drop", "mean_drop")
+def test_sweep(vlm_sweep):
+    vlm_sweep.check()
+"""
 
 
 @pytest.fixture
@@ -53,6 +62,18 @@ def test_the_same_model_loses_nothing_and_a_worse_one_fails_on_the_mean_too(comp
     worse = compared.run("--vlm-baseline=first", models=("newer",))
     mean = "*FAIL newer-data-mean_baseline_drop: mean_baseline_drop 25.0 pp > 10 pp (rule mean, policy.yaml:7)*"
     worse.stdout.fnmatch_lines([mean])
+
+
+def test_a_setting_that_could_not_be_read_in_the_baseline_is_no_gain_in_the_mean(compared: Project) -> None:
+    """Over 23 settings a mean gain of 4 pp would hide a mean loss of 3 pp, and 4 % of all answers is within the budget."""
+    names = ", ".join(f'"rotate:degrees={angle}"' for angle in range(6, 29))
+    compared.write("suite/test_suite.py", SWEEPS.format(names=names))
+    compared.write("policy.yaml", RULES)
+    compared.script({"setting": "rotate:degrees=7", "answer": "Hm."}, name="unread")
+    compared.run("--vlm-report=first", models=("unread",))
+    result = compared.run("--vlm-baseline=first")
+    because = "the baseline is no bar: rotate:degrees=7: unparsed_rate 100.0 % *no answer could be read in 8 of 8 texts*"
+    ends(result, 10, f"INCONCLUSIVE model-data-mean_baseline_drop: mean_baseline_drop *: {because}")
 
 
 def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project) -> None:

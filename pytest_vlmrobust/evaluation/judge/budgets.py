@@ -2,7 +2,8 @@
 
 A share is judged like every other metric: by its interval, clustered by source image, at the
 risks of a rule. The share of a model on a dataset over all its cells decides: :func:`budget_records`. A single cell breaks
-a budget only if that is shown at its part of the risk: :func:`budget_measures`.
+a budget only if that is shown at its part of the risk: in its test (:func:`budget_measures`), or, if only tests of other cells
+read it, with the share over all cells.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.cell import NO_IMAGE
+from pytest_vlmrobust.core.cell import NO_IMAGE, Cell
 from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import LEVEL, Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, REFUSALS
@@ -240,8 +241,7 @@ def budget_measures(policy: Policy, results: Sequence[CellResult], today: date, 
     if measures and measures[0].metric != "error_rate":
         return measures
     answers, clusters = _Answers.of(map(_scores, results)), _clusters(results[0].samples)
-    metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
-    for share in filter(None, (answers.share(metric, clusters) for metric in metrics)):
+    for share in filter(None, (answers.share(metric, clusters) for metric in _metrics(policy.budgets))):
         estimate, verdict = share.judge(policy.budgets, JudgedBy.INTERVAL, today, policy.sharing_budget(BUDGET_CELLS))
         if verdict.outcome not in (Outcome.FAIL, Outcome.ERROR):
             continue
@@ -292,8 +292,13 @@ def budget_records(
     datasets: Collection[str],
     today: date,
     why_task_not_shown: Callable[[str, str], str],
+    *,
+    tested: Collection[Cell],
 ) -> list[Record]:
-    """Judges the budgets over all cells of each model on each dataset; kept budgets have no record."""
+    """Judges the budgets over all cells of each model on each dataset, and in each cell that is not tested by itself.
+
+    Kept budgets have no record.
+    """
     cells: dict[tuple[str, str], list[StoredScores]] = {}
     records = []
     for cell in evidence.cells():
@@ -301,8 +306,11 @@ def budget_records(
             cells.setdefault((cell.model, cell.dataset), []).append(evidence.cell_scores(cell))
     for (model, dataset), scores in cells.items():
         policy = policies[model]
-        answers = _Answers.of(scores)
-        measures = _dataset_measures(policy, answers, _clusters(evidence.samples(dataset)), today)
+        answers, clusters = _Answers.of(scores), _clusters(evidence.samples(dataset))
+        untested = [each for each in scores if each.cell not in tested]
+        tests = policy.sharing_budget(BUDGET_DATASETS) * (2 if untested else 1)
+        measures = _dataset_measures(policy, answers, clusters, today, tests)
+        measures += _untested_measures(policy, untested, clusters, today, tests)
         if measures and any(measure.metric != "error_rate" for measure in measures) and why_task_not_shown(model, dataset):
             measures = [measure for measure in measures if measure.metric == "error_rate"]  # it is part of not doing the task
         if not measures:
@@ -333,13 +341,36 @@ def budget_records(
     return records
 
 
-def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, today: date) -> list[Measure]:
+def _dataset_measures(policy: Policy, answers: _Answers, clusters: Clusters, today: date, tests: int) -> list[Measure]:
     """Returns the budgets that are not shown to be kept; that no failed answer is allowed, each test says itself."""
     budgets, by = policy.budgets, JudgedBy.POINT if policy.judges_values else JudgedBy.INTERVAL
-    metrics = ["unparsed_rate", "refusal_rate", *(["error_rate"] if policy.budgets.max_error_rate > 0.0 else [])]
-    shares = filter(None, (answers.share(metric, clusters) for metric in metrics))
-    judged = [share.judge(budgets, by, today, policy.sharing_budget(BUDGET_DATASETS)) for share in shares]
+    shares = filter(None, (answers.share(metric, clusters) for metric in _metrics(budgets)))
+    judged = [share.judge(budgets, by, today, tests) for share in shares]
     # An undecided built-in budget is reported, but not in every small run whose answers were all read.
     said = [verdict.outcome is not Outcome.MEASURED or estimate.value > 0.0 for estimate, verdict in judged]
     kept = [pair for pair, is_said in zip(judged, said, strict=True) if is_said and pair[1].outcome is not Outcome.PASS]
     return [_measure(verdict, estimate) for estimate, verdict in kept]
+
+
+def _untested_measures(
+    policy: Policy, cells: Sequence[StoredScores], clusters: Clusters, today: date, tests: int
+) -> list[Measure]:
+    """Returns the budgets that are shown to be broken in cells without a test of their own, each by its worst cell."""
+    worst: dict[str, Measure] = {}
+    for scores in cells:
+        if {"unparsed", "error"}.isdisjoint(scores.states):
+            continue
+        answers = _Answers.of([scores])
+        for share in filter(None, (answers.share(metric, clusters) for metric in _metrics(policy.budgets))):
+            estimate, verdict = share.judge(policy.budgets, JudgedBy.INTERVAL, today, tests * len(cells))
+            if verdict.outcome not in (Outcome.FAIL, Outcome.ERROR):
+                continue
+            if share.metric not in worst or estimate.value > worst[share.metric].value:
+                measure = _measure(verdict, estimate)
+                worst[share.metric] = replace(measure, reason=f"{scores.cell.setting}: {measure.reason}")
+    return [*worst.values()]
+
+
+def _metrics(budgets: Budgets) -> list[str]:
+    """Returns what the budgets limit; that no inference may fail, each test says itself."""
+    return ["unparsed_rate", "refusal_rate", *(["error_rate"] if budgets.max_error_rate > 0.0 else [])]

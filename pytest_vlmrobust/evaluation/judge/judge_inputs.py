@@ -76,7 +76,9 @@ class JudgeInputs:
         """Judges the budgets of each model over all its answers on a dataset; kept budgets have no record."""
         policies = {name: policy for name, policy in self.policies.items() if name in self.models}
         datasets = {test.about.dataset for test in self.tests}
-        return budget_records(answers.evidence, policies, datasets, self.today, self.judge(answers).sources.why_task_not_shown)
+        tested = {test.about for test in self.tests if isinstance(test.about, Cell)}
+        why_not_shown = self.judge(answers).sources.why_task_not_shown
+        return budget_records(answers.evidence, policies, datasets, self.today, why_not_shown, tested=tested)
 
     def write(self, run: Path) -> str:
         """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run."""

@@ -56,7 +56,8 @@ def judge_estimates(
     One that keeps its bound without need of images is not valid. One against answers that are no bar has no value, nor has one
     of a category or slice that keeps its bound where it cannot be read: nothing is lost where nothing was right.
     """
-    judged, unread_then, known = [], too_many_unread(policy, measurement.earlier, today), quantities()
+    judged, known = [], quantities()
+    unread_then = _unread_then(measurement, policy, today)
     for test, estimate in measurement.estimates:
         if unread_then and test.metric in known and known[test.metric].compares_with_earlier_run:
             estimate = Estimate(math.nan, estimate.n, reason=f"the baseline is no bar: {unread_then}")  # noqa: PLW2901
@@ -69,6 +70,14 @@ def judge_estimates(
             measure = _judged(policy, test, estimate, today, None if decided is None else {})
         judged.append((test, estimate, measure))
     return judged
+
+
+def _unread_then(measurement: Measurement, policy: Policy, today: date) -> str:
+    """Returns that too many answers of the earlier run cannot be read, in one of its cells: they would count as gains since."""
+    for earlier in measurement.earlier:
+        if unread := too_many_unread(policy, [earlier], today):
+            return f"{earlier.cell.setting}: {unread}" if len(measurement.earlier) > 1 else unread
+    return ""
 
 
 def _unread_in(measurement: Measurement, test: MetricKey, policy: Policy, today: date) -> str:

@@ -152,12 +152,13 @@ def test_letters_that_are_scored_can_always_be_read() -> None:
 # Records of a run.
 
 
-def judged(world: World, policy: Policy, *settings: str, why: str = "") -> list[Record]:
-    """Asks about some settings and judges the budgets over them."""
+def judged(world: World, policy: Policy, *settings: str, why: str = "", untested: Sequence[str] = ()) -> list[Record]:
+    """Asks about some settings and judges the budgets over them; some have no test of their own."""
     judge = Judge(world.witnessed(f"run{len(world.kept)}"), {"model": policy}, TODAY)
     for setting in settings:
         judge.run(cell(setting))
-    return budget_records(world.kept[-1], {"model": policy}, {"data"}, TODAY, lambda _model, _dataset: why)
+    tested = {cell(setting) for setting in settings if setting not in untested}
+    return budget_records(world.kept[-1], {"model": policy}, {"data"}, TODAY, lambda _model, _dataset: why, tested=tested)
 
 
 def unread_at(rate: float) -> Callable[[Request], str | Prediction]:
@@ -243,6 +244,24 @@ def test_a_policy_that_judges_values_judges_the_value_of_all_cells(world: World)
     world.model.answer = unread_at(0.15)
     (record,) = judged(world, BY_VALUE, *SETTINGS)
     assert (record.outcome, record.measures[0].judge) == (Outcome.FAIL, "value")
+
+
+@pytest.mark.parametrize("setting", ["clean", "invert"])
+def test_a_cell_that_only_other_tests_read_breaks_the_budget_by_itself(world: World, setting: str) -> None:
+    """Of all answers 4 % are unreadable, of this cell 20 %. Clean answers that count as wrong hide the drop of all settings."""
+    world.samples = [sample(number) for number in range(90)]
+    world.model.answer = lambda request: UNREAD if request.setting == setting and int(request.sample_id[1:]) < 18 else "B"
+    assert judged(world, BY_VALUE, *SETTINGS) == [], "a test of the cell says it"
+    (record,) = judged(world, BY_VALUE, *SETTINGS, untested=["clean", "invert"])
+    assert record.outcome is Outcome.FAIL
+    assert record.reason.startswith(f"model on data: {setting}: unparsed_rate 20.0 % [")
+    assert "> 5 %, risk split over 8 tests (rule max_unparsed_rate, built-in default): no answer could be read" in record.reason
+
+
+def test_one_unreadable_answer_of_a_cell_without_a_test_shows_nothing(world: World) -> None:
+    world.samples = [sample(number) for number in range(12)]
+    world.model.answer = lambda request: UNREAD if (request.setting, request.sample_id) == ("clean", "q3") else "B"
+    assert judged(world, BY_VALUE, *SETTINGS, untested=["clean"]) == []
 
 
 def test_refusals_have_a_budget_of_their_own(world: World) -> None:
