@@ -15,12 +15,16 @@ from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, MetricFacts, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUDGET_KEYS, BUILT_IN
+from pytest_vlmrobust.policies.rules import FRACTION
 
 from .measurements import metric_keys, quantities
 from .scopes import ANY, idle_cap, meets
 
 LONG = timedelta(days=5 * 365 + 1)
 """A waiver that holds for longer is no dated exception any more."""
+
+_HARDLY = 0.01
+"""A lower end below it was probably meant to be a hundred times as high: ``0.4%`` for ``0.4``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Find
         yield Finding(rule.source, text, refused=blocks)
     elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
         yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
+    elif rule.bound.unit and 0.0 < rule.bound.low < _HARDLY and _facts(rule.metric).unit == FRACTION:
+        meant = f"{rule.bound.low * 10_000:g}"
+        text = f"{label} asks for less than 1 {rule.bound.unit}, which hardly any model misses"
+        yield Finding(rule.source, f"{text}. Write {meant}{rule.bound.unit} if {meant} {rule.bound.unit} are meant")
     elif rule.treatment.judge is JudgedBy.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
         text = f"{label} can hardly ever pass: it allows only the extreme value of {rule.metric}, and judges the interval"
         yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")

@@ -232,6 +232,19 @@ def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, 
     assert [text.startswith(sentence) for text in found] == [True] * everything
 
 
+@pytest.mark.parametrize(
+    ("metric", "written", "meant"), [("clean_accuracy", "0.4%", "40%"), ("visual_gain", "0.07pp", "7pp"), ("accuracy", "1%", "")]
+)
+def test_a_lower_end_below_a_hundredth_was_probably_a_share(write: Path, metric: str, written: str, meant: str) -> None:
+    found = said(policy_of(write, f"{{id: a, metric: {metric}, min: {written}}}"))
+    shown = written.replace("%", " %").replace("pp", " pp")
+    apart = meant.replace("%", " %").replace("pp", " pp")
+    unit = shown.split()[-1]
+    text = f"rule a ({metric} >= {shown}) asks for less than 1 {unit}, which hardly any model misses. Write {meant}"
+    assert found == ([f"p.yaml:3: {text} if {apart} are meant"] if meant else [])
+    assert said(policy_of(write, f"{{id: a, metric: {metric}, min: 0.004}}")) == [], "its author wrote a fraction"
+
+
 def test_of_two_rules_on_the_same_tests_the_looser_never_decides(write: Path) -> None:
     looser = "{id: loose, metric: accuracy_drop, where: {level: low}, max: 10pp}"
     expected = (
