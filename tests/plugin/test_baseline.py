@@ -138,6 +138,18 @@ def test_a_test_set_that_grew_is_compared_on_its_common_samples(compared: Projec
     assert said in written["notes"]
 
 
+def test_few_common_samples_keep_no_bound_by_their_value(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    data = compared.path / "data.jsonl"
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    renamed = [{**line, "id": line["id"] if number < 3 else f"new{number}"} for number, line in enumerate(lines)]
+    data.write_text("\n".join(map(json.dumps, renamed)))
+    result = ends(compared.run("--vlm-baseline=first", "--vlm-baseline-samples=common"), 10)
+    because = "the baseline has only 3 of 8 questions of data. Judge the interval instead (rule {}, policy.yaml:*)"
+    result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data-* and 5 more: baseline_drop is undefined: {because.format('loss')}"])
+    result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data-mean_baseline_drop: * is undefined: {because.format('mean')}"])
+
+
 def test_questions_in_common_are_needed_and_must_be_the_same(compared: Project) -> None:
     compared.run("--vlm-report=first")
     common = ("--vlm-baseline=first", "--vlm-baseline-samples=common")

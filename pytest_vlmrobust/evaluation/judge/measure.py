@@ -183,6 +183,8 @@ class Measurement:
     """Why unreadable answers break no budget: the model is not shown to do the task."""
     why_not_passed: str = ""
     """Why keeping a bound shows nothing, because the images are not needed."""
+    few_compared: str = ""
+    """That the earlier run has few of the questions: they alone do not stand for all."""
 
 
 def _reads_any_change(about: Planned) -> bool:
@@ -317,6 +319,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
         scores.clean if by_category else None,
         excused,
         why_not_passed=_why_not_passed(cell, str(cell.setting), sources),
+        few_compared=_few_compared(cell.dataset, sources) if baseline and baseline.has_cell(cell) else "",
     )
 
 
@@ -370,6 +373,8 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
     further += [] if invalid else _by_stratum(test, scores)
     results = [answers.result(cell) for cell in used]
+    is_compared = metrics.Needs.BASELINE_BY_SETTING in metric.needs
+    earlier = sources.baseline.earlier(reads.compared) if sources.baseline and is_compared else []
     draft = dataclasses.replace(_draft(sweep, results), n=summary.n, not_asked=refusal)
     if not sources.is_look:
         by_grouping = observatory.grouping_measures(sweep.metric, people, table, scores.level)
@@ -392,10 +397,9 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
         [(summary_key(sweep), summary), *further],
         draft,
         results,
-        sources.baseline.earlier(reads.compared)
-        if sources.baseline and metrics.Needs.BASELINE_BY_SETTING in metric.needs
-        else (),
+        earlier,
         why_not_passed=_why_not_passed(sweep, sweep.split, sources),
+        few_compared=_few_compared(sweep.dataset, sources) if earlier else "",
     )
 
 
@@ -479,6 +483,13 @@ def _on_common(
     kept = baseline.kept(dataset, sources.answers)
     both = [sample for sample, is_kept in zip(samples, kept, strict=True) if is_kept]
     return rows_of(table, kept), both, [*baseline.left_out(dataset, sources.answers)]
+
+
+def _few_compared(dataset: str, sources: Sources) -> str:
+    """Returns that the earlier run has less than half of the questions, or an empty text."""
+    kept = sources.baseline.kept(dataset, sources.answers) if sources.baseline else []
+    few = 2 * sum(kept) < len(kept)
+    return f"the baseline has only {sum(kept)} of {counted(len(kept), 'question')} of {dataset}" if few else ""
 
 
 def _by_stratum(test: PlannedTest, scores: SweepScores) -> list[tuple[MetricKey, Estimate]]:

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import first_few, on_one_line
 from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.policies import MetricKey, Policy
+from pytest_vlmrobust.policies import JudgedBy, MetricKey, Policy
 
 from .budgets import budget_measures, failure_measures, too_many_unread
 from .measure import Measurement
@@ -54,7 +54,8 @@ def judge_estimates(
     """Judges each estimate and returns it as judged.
 
     One that keeps its bound without need of images is not valid. One against answers that are no bar has no value, nor has one
-    of a category or slice that keeps its bound where it cannot be read: nothing is lost where nothing was right.
+    of a category or slice that keeps its bound where it cannot be read: nothing is lost where nothing was right. Nor has a value
+    that keeps its bound on few questions, because the earlier run lacks the others.
     """
     judged, known = [], quantities()
     unread_then = _unread_then(measurement, policy, today)
@@ -62,7 +63,10 @@ def judge_estimates(
         if unread_then and test.metric in known and known[test.metric].compares_with_earlier_run:
             estimate = Estimate(math.nan, estimate.n, reason=f"the baseline is no bar: {unread_then}")  # noqa: PLW2901
         measure = _judged(policy, test, estimate, today, None if decided is None else decided[test])
-        if measure.outcome is Outcome.PASS and measurement.why_not_passed:
+        if measure.outcome is Outcome.PASS and _rests_on_few(measurement, measure):
+            estimate = Estimate(math.nan, estimate.n, reason=f"{measurement.few_compared}. Judge the interval instead")  # noqa: PLW2901
+            measure = _judged(policy, test, estimate, today, None if decided is None else {})
+        elif measure.outcome is Outcome.PASS and measurement.why_not_passed:
             estimate = dataclasses.replace(estimate, valid=False, reason=measurement.why_not_passed)  # noqa: PLW2901
             measure = _judged(policy, test, estimate, today, None if decided is None else {})
         elif measure.outcome is Outcome.PASS and (unread := _unread_in(measurement, test, policy, today)):
@@ -70,6 +74,13 @@ def judge_estimates(
             measure = _judged(policy, test, estimate, today, None if decided is None else {})
         judged.append((test, estimate, measure))
     return judged
+
+
+def _rests_on_few(measurement: Measurement, measure: Measure) -> bool:
+    """Whether the value about a few questions was judged that the earlier run also has."""
+    known = quantities().get(measure.metric)
+    compared = known is not None and known.compares_with_earlier_run
+    return bool(measurement.few_compared) and compared and measure.target == JudgedBy.POINT.target
 
 
 def _unread_then(measurement: Measurement, policy: Policy, today: date) -> str:
