@@ -262,13 +262,19 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
     return done
 
 
+_BETWEEN_THEM = re.compile(r"\bbetween (?:options? )?\W?\Z", re.IGNORECASE)
 _HEADER = re.compile(r"(?:\b(?:options|choices)|选项|選択肢)\W*\Z", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,;.|/)(\[\]&-]*(?:(?:and|or)\s)?[\s(\[]*")
 
 
 def _recitals(listed: list[Mention], text: str, known: frozenset[str]) -> list[Mention]:
     """Marks mentions that only recite the options in sequence: "A. cat B. dog"; an announced one only if all of them follow."""
-    recited = {place for place, each in enumerate(listed) if each.in_words and each.letters >= known}  # "of cat, dog and cow"
+    recited = {
+        place
+        for place, each in enumerate(listed)
+        if (each.in_words and each.letters >= known)  # "of cat, dog and cow"
+        or (len(each.letters) > 1 and _BETWEEN_THEM.search(text, max(0, each.start - 24), each.start))
+    }
     every = len({letter for each in listed if each.labelled for letter in each.letters}) == len(known)
     for place, (first, second) in enumerate(pairwise(listed)):
         between = text[first.end : second.start]

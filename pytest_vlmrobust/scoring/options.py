@@ -24,6 +24,7 @@ _WORDS = "|".join(NUMBER_WORDS)
 _NUMBER = re.compile(rf"\d[\d.,]*|{_WORDS}")
 _MEASURE = re.compile(r"(\d[\d.,]*)\s?([^\W\d_]{1,6}[23²³]?|%|°[cf]?)")
 _THOUSANDS = re.compile(r"[1-9]\d{3,14}|[1-9]\d{0,2}(?:,\d{3}){1,4}")
+_SPAN = re.compile(r"(\d[\d.,]*)-(\d[\d.,]*)")
 _COMPOUND = re.compile(r"[a-z]{2,} [a-z]{2,}|[a-z]+-[a-z]+")
 _SIGN = r"(?:\s?(?:[+*/\u00d7÷^~-]|\bx\b|\b(?:or|to|and|plus|minus|times|divided by)\b)\s?|:)"
 _BEFORE = re.compile(
@@ -57,6 +58,8 @@ def spellings(words: str) -> tuple[str, ...]:
         return f"{first} {last}", f"{first}-{last}", f"{first}{last}"
     if "=" in words:
         return tuple(sign.join(part.strip() for part in words.split("=")) for sign in ("=", " = "))
+    if span := _SPAN.fullmatch(words):
+        return f"{span[1]} to {span[2]}", f"{span[1]} - {span[2]}", f"between {span[1]} and {span[2]}"
     match = _MEASURE.fullmatch(words)
     return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
 
@@ -219,18 +222,8 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     whole: dict[str, set[str]] = {}
     for letter, text in items:
         whole.setdefault(bare(text), set()).add(letter)
-    for words, number in (*_NUMBERS.items(), *((number, words) for words, number in _NUMBERS.items())):
-        if number in whole and words not in whole:
-            whole[words] = whole[number]
     nouns = _without_noun(whole)
-    counts = any(words.isdigit() for words in whole)
-    for words in tuple(whole):
-        for spelling in spellings(words):
-            whole.setdefault(spelling, whole[words])
-        if not counts and words.isalpha() and words.isascii() and len(words) > 2 and words[-1] != "s":
-            whole.setdefault(f"{words}s", whole[words])
-        for more in ("one", "side", "hand side", "-hand side") if "side" in roles_of(words) else ():
-            whole.setdefault(f"{words} {more}".replace(" -", "-"), whole[words])
+    _add_spellings(whole)
     whole.pop("", None)
     phrases = sorted(((words, letter) for words, letters in whole.items() for letter in letters), key=lambda item: -len(item[0]))
     for words, letters in nouns.items():  # whole answers only: "first" also begins a list of reasons
@@ -245,6 +238,24 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
         cells=cells,
         pictures=pictures,
     )
+
+
+def _add_spellings(whole: dict[str, set[str]]) -> None:
+    for words, number in (*_NUMBERS.items(), *((number, words) for words, number in _NUMBERS.items())):
+        if number in whole and words not in whole:
+            whole[words] = whole[number]
+    for said in ("yes", "no"):  # "Yes, it is"
+        begun = [letters for words, letters in whole.items() if words.startswith((f"{said},", f"{said}."))]
+        if len(begun) == 1 and len(begun[0]) == 1:
+            whole.setdefault(said, begun[0])
+    counts = any(words.isdigit() for words in whole)
+    for words in tuple(whole):
+        for spelling in spellings(words):
+            whole.setdefault(spelling, whole[words])
+        if not counts and words.isalpha() and words.isascii() and len(words) > 2 and words[-1] != "s":
+            whole.setdefault(f"{words}s", whole[words])
+        for more in ("one", "side", "hand side", "-hand side") if "side" in roles_of(words) else ():
+            whole.setdefault(f"{words} {more}".replace(" -", "-"), whole[words])
 
 
 def _without_noun(whole: Mapping[str, set[str]]) -> dict[str, set[str]]:

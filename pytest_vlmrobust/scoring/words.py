@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from functools import cache, lru_cache
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 27
+VERSION: Final = 28
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (
@@ -160,7 +160,7 @@ def before(lowered: str, start: int, floor: int = 0, turn: int = 0, *, in_words:
     between = [word for word in said if word not in _NO_WORDS]
     turned = not between or "but" in _last_phrase(between)[0] or (len(between) == 1 and len(between[0]) == 1)
     void = _is_void(sentence, len(sentence) - len(said) + place, kind, in_words=in_words)
-    return Before(kind, _denies(_clause(said, place)), void, turned)
+    return Before(kind, _denies(_clause(said, place + (said[place : place + 1] == [","]))), void, turned)
 
 
 _NO_WORDS: Final = frozenset(["then", "rather", ",", ";", "always"])
@@ -241,10 +241,16 @@ IDIOM: Final = re.compile(
 _DENYING: Final = frozenset(["not", "wrong", "unlike"])
 
 
+_INTERRUPTED: Final = frozenset([("not", ","), ("nicht", ","), ("niet", ",")])
+"""Where something is put in behind "not": "it is not, I think, B"."""
+
+
 def _clause(said: list[str], place: int) -> list[str]:
     """Returns the words of the clause with the announcement at ``place``, up to the mention."""
     for begin in range(min(place, len(said)) - 1, -1, -1):
         word = said[begin]
+        if word in (",", "however") and any(pair in _INTERRUPTED for pair in pairwise(said[: begin + 1])):
+            continue
         if "breaks" in roles_of(word) and "unlike" not in _last_phrase(said[: begin + 1])[0]:
             return said[begin + 1 :]
         if not word.isascii() and _JOINED.search(word):

@@ -330,14 +330,18 @@ def _denies(text: str, question: str) -> bool:
 def _affirms(text: str, question: str, *, further: bool = True) -> bool:
     """Whether a sentence says in the same order what the question says; ``further``: it may go on about what was asked for."""
     asked = _in_order(question)
+    told = asked[1:] if _SUBJECT.match(question) and not _ASKS_FOR.match(question) else []
     doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN, _WITHOUT_BLANKS))
     if not asked or doubted or _NEGATIVE.search(question):
         return False
     for sentence in re.split(r"[.!;\n]+", text):
         said = _in_order(sentence)
+        who = _PRONOUN.match(sentence)
+        if who and told and asked[0][0] not in _ANOTHER.get(who[1], ()) and _are_same(said, told):
+            return True
         if said and _AMOUNT.fullmatch(said[0][0]) and not _AMOUNT.search(question):
             said = said[1:]
-        if len(said) < len(asked) or not all(_same(word, other) for (word, _), (other, _) in zip(said, asked, strict=False)):
+        if not _are_same(said[: len(asked)], asked):
             continue
         if _ASKS_FOR.match(question):
             whole = " ".join(word for word, _ in said[: len(asked)]) in sentence
@@ -346,6 +350,18 @@ def _affirms(text: str, question: str, *, further: bool = True) -> bool:
         elif len(said) == len(asked):
             return True
     return False
+
+
+_SUBJECT = re.compile(
+    r"\W*(?:is|are|was|were|does|do|did|has|have|can) (?:the|his|her|their|(?:this|that|these|those)(?! an?\b)) \w"
+)
+_PRONOUN = re.compile(r"\W*(he|she|it|they)\b")
+"""Stands for the first word that the question says something about: "He is wearing a hat"."""
+_ANOTHER: Final = {"he": ("woman", "girl", "lady"), "she": ("man", "boy", "guy")}
+
+
+def _are_same(said: list[tuple[str, int]], asked: list[tuple[str, int]]) -> bool:
+    return len(said) == len(asked) and all(_same(word, other) for (word, _), (other, _) in zip(said, asked, strict=True))
 
 
 def _in_order(text: str) -> list[tuple[str, int]]:
