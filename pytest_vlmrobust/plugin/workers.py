@@ -59,8 +59,9 @@ def pytest_configure_node(node: Any) -> None:
     run = node.config.stash[RUN]
     node.workerinput["vlm_run_id"] = run.inputs.run_id
     node.workerinput["vlm_started"] = run.inputs.started
-    settings, clock = run.inputs.settings, run.inputs.clock
-    node.workerinput["vlm_days"] = [clock.today.isoformat(), clock.latest.isoformat()] if settings.vlm else []
+    settings = run.inputs.settings
+    days = (run.inputs.clock.today, run.inputs.clock.latest) if settings.vlm else ()  # a run without models loads no policies
+    node.workerinput["vlm_days"] = [day.isoformat() for day in days]
     compares = settings.vlm and settings.vlm_baseline
     node.workerinput["vlm_baseline"] = str(run.inputs.directories.baseline) if compares else ""
     node.workerinput["vlm_command"] = to_plain(run.inputs.command) if run.inputs.command else {}

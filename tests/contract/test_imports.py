@@ -32,16 +32,22 @@ def test_perturbations_are_listed_without_numpy_and_opencv() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_plain_pytest_run_imports_nothing_heavy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n1"]], ids=["alone", "with a worker"])
+def test_a_plain_pytest_run_imports_nothing_heavy(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
+) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile(f"""
+    pytester.makepyfile("def test_it():\n    pass\n")
+    pytester.makeconftest(f"""
         import sys
 
-        def test_it():
+        def pytest_sessionfinish():
             assert "pytest_vlmrobust.plugin" in sys.modules
             assert not {HEAVY} & set(sys.modules)
     """)
-    pytester.runpytest_subprocess("-p", "pytest_vlmrobust.plugin").assert_outcomes(passed=1)
+    result = pytester.runpytest_subprocess("-p", "pytest_vlmrobust.plugin", *workers)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize("package", [pytest_vlmrobust, perturbations], ids=lambda package: package.__name__)
