@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from typer.core import TyperGroup
@@ -18,10 +19,14 @@ def every_command(group: TyperGroup | None = None, program: str = "vlmrobust") -
             yield from every_command(command, f"{program} {name}")
 
 
+@functools.cache
+def _commands() -> Mapping[str, Any]:
+    return dict(every_command())
+
+
 def read(words: Sequence[str]) -> dict[str, Any]:
     """Returns the values of the arguments of a command."""
-    known = dict(every_command())
     depth = 2 if words[0] == "export" else 1
-    command = known[" ".join(["vlmrobust", *words[:depth]])]
+    command = _commands()[" ".join(["vlmrobust", *words[:depth]])]
     values: dict[str, Any] = command.make_context(words[depth - 1], [*words[depth:]]).params
     return values
