@@ -62,7 +62,7 @@ def test_as_many_compute_at_a_time_as_there_are_lanes_each_with_a_model_of_its_o
     begun: list[int] = []
 
     def work(model: object, given_up: GivenUp) -> tuple[object, threading.Thread]:
-        meeting.wait(10)  # each meets another one, or this fails
+        meeting.wait(60)  # each meets another one, or this fails
         return model, thread(model, given_up)
 
     opened = lanes(2, lambda: begun.append(1))
@@ -78,8 +78,8 @@ def test_lanes_that_are_narrowed_compute_one_at_a_time() -> None:
     inside: list[int] = []
 
     def first(_model: object, _given_up: GivenUp) -> None:
-        meeting.wait(10)
-        assert go_on.wait(10)
+        meeting.wait(60)
+        assert go_on.wait(60)
 
     def alone(_model: object, _given_up: GivenUp) -> int:
         inside.append(1)
@@ -89,11 +89,11 @@ def test_lanes_that_are_narrowed_compute_one_at_a_time() -> None:
     opened = lanes(2)
     with ThreadPoolExecutor(8) as pool:
         both = [pool.submit(opened.run, first) for _ in range(2)]
-        meeting.wait(10)
+        meeting.wait(60)
         narrowing = [pool.submit(opened.narrow) for _ in range(2)]
         assert not any(one.done() for one in narrowing)  # two are computed still
         go_on.set()
-        assert [one.result(10) for one in both + narrowing] == [None] * 4
+        assert [one.result(60) for one in both + narrowing] == [None] * 4
         assert opened.width == 1
         assert set(pool.map(lambda _: opened.run(alone), range(20))) == {0}
     opened.close()
@@ -186,7 +186,7 @@ def test_threads_end_when_nobody_can_ask_any_more() -> None:
     used = opened.run(thread)
     del opened
     gc.collect()
-    used.join(10)
+    used.join(60)
     assert not used.is_alive()
 
 
@@ -195,17 +195,17 @@ def test_closing_waits_for_what_is_computed() -> None:
 
     def work(_model: object, _given_up: GivenUp) -> bool:
         asked.set()
-        return go_on.wait(10)
+        return go_on.wait(60)
 
     opened = lanes()
     with ThreadPoolExecutor(2) as pool:
         answer = pool.submit(opened.run, work)
-        assert asked.wait(10)
+        assert asked.wait(60)
         closed = pool.submit(opened.close)
         assert not closed.done()
         go_on.set()
-        assert answer.result(10)
-        closed.result(10)
+        assert answer.result(60)
+        closed.result(60)
 
 
 def test_closing_leaves_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_closing_leaves_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None
     opened = lanes()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(opened.run, work)
-        assert asked.wait(10)
+        assert asked.wait(60)
         opened.close()
         assert not answer.done()
         go_on.set()

@@ -104,7 +104,17 @@ def test_a_last_copy_that_fails_says_where_the_answers_are(
 def test_a_copy_that_fails_does_not_end_pytest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hinder = f"part = Path({str(tmp_path / 'part')!r}); part.rmdir(); part.write_text(''); time.sleep(4); part.unlink()"
+    update, part, tried = StoreCopy.update, tmp_path / "part", tmp_path / "tried"
+
+    def noting(copy: StoreCopy) -> int:
+        try:
+            return update(copy)
+        finally:
+            tried.touch()
+
+    monkeypatch.setattr(StoreCopy, "update", noting)
+    hinder = f"part, tried = Path({str(part)!r}), Path({str(tried)!r}); part.rmdir(); part.write_text('')\n"
+    hinder += "while not tried.exists(): time.sleep(0.02)\npart.unlink()"
     assert fill(tmp_path, monkeypatch, hinder, "--every=1") == 0
     assert "The earlier copy stays, and the next one follows" in capsys.readouterr().out
     assert count(tmp_path / "part") == 1
