@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,9 +63,12 @@ class FakeCollection:
     def digest(self) -> str:
         return fingerprint([self.name, self.count, list(self.size)])
 
+    @cached_property
+    def _entities(self) -> tuple[Entity, ...]:
+        return tuple(self._entity((number + self.turned) % self.count) for number in range(self.count))
+
     def entities(self) -> Sequence[Entity]:
-        numbers = [(number + self.turned) % self.count for number in range(self.count)]
-        return [self._entity(number) for number in numbers]
+        return self._entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
         if count > self.most_neighbours:
