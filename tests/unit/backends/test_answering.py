@@ -61,11 +61,11 @@ class _Model:
 
     def __init__(self, most: int = 99, poisoned: str = "") -> None:
         self.most, self.poisoned = most, poisoned
-        self.asked: list[list[str]] = []
+        self.batches: list[list[str]] = []
 
     def answer(self, batch: list[Job]) -> list[Prediction]:
         keys = [job.request.key for job in batch]
-        self.asked.append(keys)
+        self.batches.append(keys)
         if len(batch) > self.most:
             raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB\nand more lines")
         if self.poisoned in keys:
@@ -96,7 +96,7 @@ def test_batches_hold_few_tokens_where_rows_were_prepared() -> None:
 def test_out_of_memory_halves_and_keeps_the_order(jobs: list[Job]) -> None:
     model = _Model(most=2)
     assert [prediction.text for prediction in _halved(model, jobs[:7])] == [job.request.key for job in jobs[:7]]
-    assert [len(keys) for keys in model.asked] == [7, 3, 1, 2, 4, 2, 2]
+    assert [len(keys) for keys in model.batches] == [7, 3, 1, 2, 4, 2, 2]
 
 
 def test_one_poisoned_request_fails_alone(jobs: list[Job]) -> None:
@@ -118,7 +118,7 @@ def test_what_never_fits_says_what_to_do(jobs: list[Job]) -> None:
 def test_memory_is_recovered_before_each_retry(jobs: list[Job]) -> None:
     recovered: list[int] = []
     model = _Model(most=1)
-    answer_by_halves(jobs[:2], model.answer, lambda: recovered.append(len(model.asked)), None)
+    answer_by_halves(jobs[:2], model.answer, lambda: recovered.append(len(model.batches)), None)
     assert recovered == [1]
 
 
@@ -291,16 +291,16 @@ def _requests(count: int) -> list[Request]:
 
 
 def test_answers_do_not_depend_on_the_size_beyond_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = _requests(112)
-    by_number = open_backend(resolve("tiny"), BackendOptions(batch_size=16)).infer(asked)
+    requests = _requests(112)
+    by_number = open_backend(resolve("tiny"), BackendOptions(batch_size=16)).infer(requests)
     backend = open_backend(resolve("tiny"), BackendOptions(batch_size="auto"))
     ticks = itertools.count()  # every batch takes a second
     monkeypatch.setattr(transformers, "time", SimpleNamespace(perf_counter=lambda: next(ticks), monotonic=time.monotonic))
     monkeypatch.setattr(transformers, "room_for_twice", lambda _held: True)
-    found = backend.infer(asked[:48]) + backend.infer(asked[48:])
-    assert {prediction.details["batch_rows"] for prediction in found} == {16, 32}
-    assert [prediction.text for prediction in found] == [prediction.text for prediction in by_number]
-    for one, other in zip(found, by_number, strict=True):
-        assert dict(one.logprobs) == pytest.approx(dict(other.logprobs), abs=1e-5)
+    answers = backend.infer(requests[:48]) + backend.infer(requests[48:])
+    assert {prediction.details["batch_rows"] for prediction in answers} == {16, 32}
+    assert [prediction.text for prediction in answers] == [prediction.text for prediction in by_number]
+    for answer, other in zip(answers, by_number, strict=True):
+        assert dict(answer.logprobs) == pytest.approx(dict(other.logprobs), abs=1e-5)
     described = backend.describe()
     assert (described["batch_size"], described["batches"]["asked"]) == (64, "auto")

@@ -101,7 +101,8 @@ def test_a_refusal_of_max_tokens_and_of_temperature_0_is_learned_once_and_rememb
     heard: list[str] = []
     backend = opened(server.url, heard=heard)
     answers = backend.infer(asks("one", "two", "three"))
-    assert [(one.text, one.method) for one in answers] == [("mean 50", "sample")] * 3, "no temperature: nothing is greedy"
+    # no temperature: nothing is greedy
+    assert [(answer.text, answer.method) for answer in answers] == [("mean 50", "sample")] * 3
     refused = [body for body in bodies(server) if openai_reasoning("", {}, body)]
     assert [sorted({"max_tokens", "temperature"} & set(body)) for body in refused] == [
         ["max_tokens", "temperature"],
@@ -124,7 +125,7 @@ def test_a_refusal_in_the_middle_is_learned_by_every_request_in_flight(server: M
     backend.fingerprint()
     backend.infer(asks("first"))
     server.provider = openai_reasoning
-    assert [one.error for one in backend.infer(asks(*(f"q{number}" for number in range(20))))] == [""] * 20
+    assert [answer.error for answer in backend.infer(asks(*(f"q{number}" for number in range(20))))] == [""] * 20
     server.calls.clear()
     opened(server.url).infer(asks("later"))
     assert not [body for body in bodies(server) if "max_tokens" in body]
@@ -329,7 +330,7 @@ def test_providers_are_asked_as_they_want_it(
     heard: list[str] = []
     backend = OpenAIBackend(ref, BackendOptions(servers=tmp_path / "servers", notice=heard.append))
     try:
-        assert [one.text for one in backend.infer(asks("one", "two"))] == ["mean 50"] * 2
+        assert [answer.text for answer in backend.infer(asks("one", "two"))] == ["mean 50"] * 2
     finally:
         backend.close()
     refused = [said for call in server.calls if (said := server.provider(*call))]

@@ -86,27 +86,27 @@ def guard(backend: Any, seconds: float = 0.0) -> Guard:
 
 
 def test_a_good_backend_is_asked_as_it_is() -> None:
-    one = guard(Good(), 60.0)
-    assert (one.prepares, one.is_remote, one.lanes, one.traits.batch_size) == (True, True, 2, 4)
-    assert (one.traits.mixes_cells, one.traits.overlaps, one.traits.counts_tokens) == (True, False, False)
-    assert one.fingerprint() == {"version": 1}
-    assert one.describe() == {"loaded": {"device": "cpu"}}
-    assert one.infer([REQUEST])[0].text == one.infer_prepared([one.prepare(REQUEST)])[0].text == "A"
-    assert one.seen_size(8, 6) == (4, 3)
-    assert one.check() == ""
-    one.give_up()
-    one.close()
-    assert not one.given_up
+    guarded = guard(Good(), 60.0)
+    assert (guarded.prepares, guarded.is_remote, guarded.lanes, guarded.traits.batch_size) == (True, True, 2, 4)
+    assert (guarded.traits.mixes_cells, guarded.traits.overlaps, guarded.traits.counts_tokens) == (True, False, False)
+    assert guarded.fingerprint() == {"version": 1}
+    assert guarded.describe() == {"loaded": {"device": "cpu"}}
+    assert guarded.infer([REQUEST])[0].text == guarded.infer_prepared([guarded.prepare(REQUEST)])[0].text == "A"
+    assert guarded.seen_size(8, 6) == (4, 3)
+    assert guarded.check() == ""
+    guarded.give_up()
+    guarded.close()
+    assert not guarded.given_up
 
 
 def test_a_backend_need_not_have_more_than_five_members() -> None:
     class Small:
         fingerprint, describe, infer, close = Good.fingerprint, Good.describe, Good.infer, Good.close
 
-    one = guard(Small())
-    assert (one.prepares, one.is_remote, one.lanes, one.traits.batch_size) == (False, False, 1, None)
-    assert one.seen_size(8, 6) is None
-    assert len(one.infer_prepared([Prepared(REQUEST)])) == 1
+    guarded = guard(Small())
+    assert (guarded.prepares, guarded.is_remote, guarded.lanes, guarded.traits.batch_size) == (False, False, 1, None)
+    assert guarded.seen_size(8, 6) is None
+    assert len(guarded.infer_prepared([Prepared(REQUEST)])) == 1
 
 
 class Unspeakable(BaseException):
@@ -138,11 +138,11 @@ def test_whole_numbers_of_other_types_are_taken_as_int(whole: Callable[[int], An
         def seen_size(self, width: int, height: int) -> Any:
             return Size((whole(7), whole(7)))
 
-    one = Guard(Counting, "m")
-    prepared, size = one.prepare(REQUEST), one.seen_size(8, 6)
+    guarded = Guard(Counting, "m")
+    prepared, size = guarded.prepare(REQUEST), guarded.seen_size(8, 6)
     assert size == (7, 7)
     assert (prepared.request, prepared.inputs, prepared.bytes) == (REQUEST, "ready", 7)
-    assert {type(number) for number in (one.lanes, one.traits.batch_size, prepared.bytes, *size)} == {int}
+    assert {type(number) for number in (guarded.lanes, guarded.traits.batch_size, prepared.bytes, *size)} == {int}
 
 
 @pytest.mark.cases("seconds", [0.0, 60.0])
@@ -163,9 +163,9 @@ def test_whole_numbers_of_other_types_are_taken_as_int(whole: Callable[[int], An
     ],
 )
 def test_whatever_it_raises_is_said(member: str, error: BaseException, said: str, seconds: float) -> None:
-    one = guard(with_member(member, lambda: raising(error)), seconds)
+    guarded = guard(with_member(member, lambda: raising(error)), seconds)
     with pytest.raises(BackendError) as caught:
-        CALLS[member](one)
+        CALLS[member](guarded)
     assert type(caught.value) is BackendError
     text = str(caught.value)
     assert text.startswith(f"the backend of model 'm' raised {said}")
@@ -196,9 +196,9 @@ def test_an_error_that_came_from_what_cannot_be_spelled_leaves_it_behind() -> No
 
 def test_what_ends_a_run_changes_nothing_behind_the_last_answer() -> None:
     for name in ("check", "give_up"):
-        one = guard(with_member(name, lambda: raising(SystemExit(0))))
-        one.give_up()
-        assert ("SystemExit: 0" in one.check()) == (name == "check")
+        guarded = guard(with_member(name, lambda: raising(SystemExit(0))))
+        guarded.give_up()
+        assert ("SystemExit: 0" in guarded.check()) == (name == "check")
 
 
 def interrupt_and(then: Callable[[], Any]) -> Any:
@@ -222,8 +222,8 @@ def test_a_signal_that_is_to_wait_does_not_end_a_call() -> None:
     noted: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: noted.append(number))
     try:
-        one = guard(with_member("give_up", lambda: signal.raise_signal(signal.SIGTERM)))
-        one.give_up()
+        guarded = guard(with_member("give_up", lambda: signal.raise_signal(signal.SIGTERM)))
+        guarded.give_up()
         assert noted == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -239,20 +239,20 @@ def never() -> Iterator[threading.Event]:
 
 @pytest.mark.parametrize("member", [*CALLS, "check"])
 def test_what_hangs_is_left_and_not_asked_again(never: threading.Event, member: str) -> None:
-    one = guard(with_member(member, never.wait))
-    one._seconds = 0.2  # once it is open, which may take its time
+    guarded = guard(with_member(member, never.wait))
+    guarded._seconds = 0.2  # once it is open, which may take its time
     call = CALLS.get(member, Guard.check)
     said = ""
     try:
-        said = str(call(one))
+        said = str(call(guarded))
     except BackendError as error:
         said = str(error)
     assert "m has not " in said
     assert "for 0.2 s (--vlm-timeout), and is dropped in this process: its " in said
-    assert one.given_up
-    one.close()
+    assert guarded.given_up
+    guarded.close()
     with pytest.raises(BackendError, match=r"m was dropped: it did not answer within --vlm-timeout=0.2 before"):
-        one.infer([REQUEST])
+        guarded.infer([REQUEST])
 
 
 def test_a_factory_that_hangs_is_left(never: threading.Event) -> None:
@@ -265,10 +265,10 @@ def test_what_it_returns_is_looked_at_within_the_limit(never: threading.Event) -
         def __len__(self) -> int:
             return int(never.wait())
 
-    one = guard(with_member("infer", Endless))
-    one._seconds = 0.2
+    guarded = guard(with_member("infer", Endless))
+    guarded._seconds = 0.2
     with pytest.raises(BackendError, match=r"m has not answered a batch of 1 request for 0.2 s"):
-        one.infer([REQUEST])
+        guarded.infer([REQUEST])
 
 
 class Lying:
@@ -370,10 +370,10 @@ def test_a_process_that_it_forked_does_not_go_on_with_the_run() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), SystemExit(0)])
 def test_a_thread_that_cannot_be_started_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    one = guard(Good(), 60.0)
+    guarded = guard(Good(), 60.0)
     monkeypatch.setattr(threading.Thread, "start", lambda _thread: raising(error))
     with pytest.raises(BackendError, match=rf"m cannot be asked under a time limit .--vlm-timeout.: {type(error).__name__}"):
-        one.infer([REQUEST])
+        guarded.infer([REQUEST])
 
 
 @pytest.mark.cases(

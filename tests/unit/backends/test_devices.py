@@ -31,8 +31,8 @@ Lease = Callable[[Path, list[str]], Leased]
 
 def _torch_says(monkeypatch: pytest.MonkeyPatch, folder: Path, cuda: str) -> None:
     (folder / "version.py").write_text(f"__version__ = '2.13.0'\ncuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n")
-    found = SimpleNamespace(origin=str(folder / "__init__.py"))
-    monkeypatch.setattr(devices, "find_spec", lambda _name: found)
+    spec = SimpleNamespace(origin=str(folder / "__init__.py"))
+    monkeypatch.setattr(devices, "find_spec", lambda _name: spec)
 
 
 def test_a_named_device_is_taken_as_it_is() -> None:
@@ -186,10 +186,10 @@ def test_more_processes_than_gpus_share_evenly_and_say_so(tmp_path: Path, lease:
 def test_leases_are_about_gpus_not_about_their_numbers(tmp_path: Path, lease: Lease) -> None:
     held = lease(tmp_path, ["1"])
     assert held.device == "cuda:0"  # the only one that this process sees
-    found = lease(tmp_path, ["0", "1"])
+    leased = lease(tmp_path, ["0", "1"])
     other = lease(tmp_path, ["1", "0"])
-    assert (found.device, other.device) == ("cuda:0", "cuda:0")
-    assert (found.note, other.note[:14]) == ("", "shares GPU 0 w")
+    assert (leased.device, other.device) == ("cuda:0", "cuda:0")
+    assert (leased.note, other.note[:14]) == ("", "shares GPU 0 w")
 
 
 @pytest.mark.parametrize("visible", [None, "", "2, GPU-4f/a", "3"])
@@ -205,10 +205,10 @@ def test_gpus_are_named_as_the_environment_numbers_them(monkeypatch: pytest.Monk
 def test_a_folder_that_cannot_hold_locks_is_said(tmp_path: Path, lease: Lease) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    found = lease(file, ["0", "1"])
-    assert found.device == "cuda"
-    assert found.note.startswith(f"no GPU could be leased in {file} ([Errno ")
-    assert found.note.endswith("so that processes may share one. Name one: --vlm-device cuda:N")
+    leased = lease(file, ["0", "1"])
+    assert leased.device == "cuda"
+    assert leased.note.startswith(f"no GPU could be leased in {file} ([Errno ")
+    assert leased.note.endswith("so that processes may share one. Name one: --vlm-device cuda:N")
 
 
 def test_a_file_system_without_locks_is_said(tmp_path: Path, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,12 +153,12 @@ WORDS = ["assistant:", " A", " B", "A", "B", "\nA", " ", "\n", "a"]
 
 def _encode(text: str) -> list[int]:
     """Greedy longest match over WORDS."""
-    found = []
+    tokens = []
     while text:
         word = max((word for word in WORDS if text.startswith(word)), key=len)
-        found.append(WORDS.index(word))
+        tokens.append(WORDS.index(word))
         text = text[len(word) :]
-    return found
+    return tokens
 
 
 def _decode(ids: list[int]) -> str:
@@ -202,8 +202,8 @@ def test_half_precision_logits_are_read_in_float32() -> None:
 def test_each_row_has_letters_of_its_own_and_the_bits_that_it_has_alone() -> None:
     logits = torch.randn(5, 1003, generator=torch.Generator().manual_seed(0)) * 5
     rows = [LetterTokens(ids={"A": (row,), "B": (2 * row + 7, 900)}) for row in range(5)]
-    found = letter_logprobs(logits, rows)
-    for row, logprobs in enumerate(found):
+    by_row = letter_logprobs(logits, rows)
+    for row, logprobs in enumerate(by_row):
         alone = torch.log_softmax(logits[row], dim=-1)
         assert logprobs == {"A": float(alone[row]), "B": float(max(alone[2 * row + 7], alone[900]))}
 

@@ -41,9 +41,9 @@ def test_digests_every_file_that_decides(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("x")
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "tools.jinja").write_text("y")
-    found = checkpoint_digests(folder)
-    assert set(found) == {*FILES, "chat_template.jinja", "additional_chat_templates/tools.jinja"}
-    assert found["model.safetensors"] == hashlib.sha256(b"weights").hexdigest()
+    digests = checkpoint_digests(folder)
+    assert set(digests) == {*FILES, "chat_template.jinja", "additional_chat_templates/tools.jinja"}
+    assert digests["model.safetensors"] == hashlib.sha256(b"weights").hexdigest()
 
 
 def test_ignores_what_does_not(folder: Path) -> None:
@@ -217,9 +217,9 @@ def test_digests_shards_wherever_in_the_directory_they_are(folder: Path, kind: s
     (folder / "deep" / f"one.{kind}").write_text("x")
     (folder / f"two.{kind}").write_text("y")
     (folder / SHARDED[kind]).write_text(json.dumps({"weight_map": {"a": f"deep/one.{kind}", "b": f"two.{kind}"}}))
-    found = checkpoint_digests(folder)
-    assert {f"deep/one.{kind}", f"two.{kind}", SHARDED[kind]} <= set(found)
-    assert found[f"deep/one.{kind}"] == hashlib.sha256(b"x").hexdigest()
+    digests = checkpoint_digests(folder)
+    assert {f"deep/one.{kind}", f"two.{kind}", SHARDED[kind]} <= set(digests)
+    assert digests[f"deep/one.{kind}"] == hashlib.sha256(b"x").hexdigest()
 
 
 @pytest.mark.parametrize("kind", SHARDED)
@@ -353,15 +353,15 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRANSFORMERS_OFFLINE", raising=False)
 
 
-def _cache(monkeypatch: pytest.MonkeyPatch, found: str | None) -> list[str]:
-    asked: list[str] = []
+def _cache(monkeypatch: pytest.MonkeyPatch, cached: str | None) -> list[str]:
+    revisions: list[str] = []
 
     def look(_hub_id: str, _file: str, *, revision: str) -> str | None:
-        asked.append(revision)
-        return found
+        revisions.append(revision)
+        return cached
 
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", look)
-    return asked
+    return revisions
 
 
 def _hub(monkeypatch: pytest.MonkeyPatch, answer: Exception | str | None) -> None:
@@ -378,11 +378,11 @@ def test_a_commit_stands_for_itself() -> None:
 
 
 def test_the_cache_is_asked_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = _cache(monkeypatch, str(tmp_path / "snapshots" / COMMIT / "config.json"))
+    revisions = _cache(monkeypatch, str(tmp_path / "snapshots" / COMMIT / "config.json"))
     _hub(monkeypatch, RuntimeError("not to be asked"))
     assert commit_of("org/name", "", offline=False) == COMMIT
     assert commit_of("org/name", "v2", offline=True) == COMMIT
-    assert asked == ["main", "v2"]
+    assert revisions == ["main", "v2"]
 
 
 def test_then_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:

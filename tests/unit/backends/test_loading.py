@@ -244,8 +244,8 @@ def test_a_template_in_the_settings_of_the_tokenizer_is_used(
     template = folder / "chat_template.jinja"
     _edit(folder / "tokenizer_config.json", chat_template=template.read_text())
     template.unlink()
-    asked = [request_for("a", (56, 56))]
-    assert _open(folder).infer(asked) == _open(checkpoint("internvl")).infer(asked)
+    requests = [request_for("a", (56, 56))]
+    assert _open(folder).infer(requests) == _open(checkpoint("internvl")).infer(requests)
 
 
 def test_a_template_for_text_alone_is_refused(copied: Callable[[str], Path], request_for: Callable[..., Request]) -> None:
@@ -311,8 +311,8 @@ def test_a_model_that_ends_no_text_is_said(copied: Callable[[str], Path], reques
     folder, said = copied("qwen2_vl"), list[str]()
     _edit(folder / "tokenizer_config.json", eos_token=None, pad_token=None)
     _edit(folder / "generation_config.json", eos_token_id=None)
-    asked = [request_for("a", choices=(), max_new_tokens=3), request_for("b", text="Is it?", choices=(), max_new_tokens=3)]
-    assert [one.finish_reason for one in _open(folder, said.append).infer(asked)] == ["length"] * 2
+    requests = [request_for("a", choices=(), max_new_tokens=3), request_for("b", text="Is it?", choices=(), max_new_tokens=3)]
+    assert [answer.finish_reason for answer in _open(folder, said.append).infer(requests)] == ["length"] * 2
     (notice,) = said
     assert notice.startswith(
         "model 'qwen2_vl' has no token that ends a text (eos_token_id in generation_config.json, or eos_token"
@@ -375,10 +375,10 @@ def adapter(checkpoint: Callable[[str], Path], tmp_path_factory: pytest.TempPath
 def test_an_adapter_computes_what_it_does_merged(
     checkpoint: Callable[[str], Path], adapter: Path, request_for: Callable[..., Request]
 ) -> None:
-    asked = [request_for(key, (56, 84)) for key in "abc"]
-    of_base, merged = (_open(folder).infer(asked) for folder in (checkpoint("qwen2_vl"), adapter.with_name("merged")))
+    requests = [request_for(key, (56, 84)) for key in "abc"]
+    of_base, merged = (_open(folder).infer(requests) for folder in (checkpoint("qwen2_vl"), adapter.with_name("merged")))
     opened = _open(checkpoint("qwen2_vl"), adapter=str(adapter))
-    for alone, base, other in zip(opened.infer(asked), of_base, merged, strict=True):
+    for alone, base, other in zip(opened.infer(requests), of_base, merged, strict=True):
         assert alone.logprobs == pytest.approx(other.logprobs, abs=1e-4)
         assert alone.logprobs != pytest.approx(base.logprobs, abs=1e-2)
     fingerprint = opened.fingerprint()
@@ -391,7 +391,7 @@ def test_another_adapter_is_another_model(checkpoint: Callable[[str], Path], ada
     other = Path(shutil.copytree(adapter, tmp_path / "other"))
     _edit(other / "adapter_config.json", lora_alpha=32)
     opened = [_open(checkpoint("qwen2_vl"), adapter=str(folder)) for folder in (adapter, other)]
-    first, second = (one.fingerprint() for one in opened)
+    first, second = (backend.fingerprint() for backend in opened)
     assert first["adapter"] != second["adapter"]
     assert {**first, "adapter": ""} == {**second, "adapter": ""}
 
@@ -401,9 +401,9 @@ def test_the_directory_of_an_adapter_is_a_model_where_its_base_is_here(
 ) -> None:
     ref = resolve(str(adapter))
     assert (ref.name, ref.location, ref.adapter) == ("lora", str(checkpoint("qwen2_vl")), str(adapter))
-    asked = [request_for("a", (56, 84))]
+    requests = [request_for("a", (56, 84))]
     named = _open(checkpoint("qwen2_vl"), adapter=str(adapter))
-    assert TransformersBackend(ref, BackendOptions(device="cpu")).infer(asked) == named.infer(asked)
+    assert TransformersBackend(ref, BackendOptions(device="cpu")).infer(requests) == named.infer(requests)
 
 
 def test_an_adapter_made_for_a_model_of_another_name_is_said(
@@ -458,10 +458,10 @@ def test_weights_that_are_loaded_to_a_device_answer_the_same(
     checkpoint: Callable[[str], Path], request_for: Callable[..., Request]
 ) -> None:
     pytest.importorskip("accelerate", reason="the extra device-map is not installed")
-    asked = [request_for("a", (56, 84)), request_for("b", (28, 28), choices=(), max_new_tokens=4)]
-    expected = _open(checkpoint("qwen2_vl")).infer(asked)
+    requests = [request_for("a", (56, 84)), request_for("b", (28, 28), choices=(), max_new_tokens=4)]
+    expected = _open(checkpoint("qwen2_vl")).infer(requests)
     for device_map in ("cpu", "auto"):
-        assert _open(checkpoint("qwen2_vl"), device_map=device_map).infer(asked) == expected
+        assert _open(checkpoint("qwen2_vl"), device_map=device_map).infer(requests) == expected
 
 
 def test_a_device_that_is_said_twice_is_said_once(checkpoint: Callable[[str], Path]) -> None:
@@ -489,12 +489,12 @@ def test_a_missing_library_of_an_option_is_named(checkpoint: Callable[[str], Pat
             _open(checkpoint("qwen2_vl"), **dict[str, Any]({option: value})).fingerprint()
 
 
-@pytest.mark.parametrize(("name", "one", "other"), [("device_map", "cpu", "auto"), ("quantization", "4bit", "8bit")])
+@pytest.mark.parametrize(("name", "first", "second"), [("device_map", "cpu", "auto"), ("quantization", "4bit", "8bit")])
 def test_two_values_of_an_option_are_two_models(
-    checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str, one: str, other: str
+    checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str, first: str, second: str
 ) -> None:
     monkeypatch.setattr(transformers_module, "version", lambda _name: "1")
-    options: list[dict[str, Any]] = [{}, {name: one}, {name: other}]
+    options: list[dict[str, Any]] = [{}, {name: first}, {name: second}]
     prints = [_open(checkpoint("qwen2_vl"), **fields).fingerprint() for fields in options]
     assert len({json.dumps(dict(each), sort_keys=True) for each in prints}) == 3
 
@@ -512,12 +512,12 @@ def test_weights_are_quantised_while_they_load(
     checkpoint: Callable[[str], Path], request_for: Callable[..., Request], capfd: pytest.CaptureFixture[str], quantization: str
 ) -> None:
     pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
-    asked = [request_for("a", (56, 84))]
+    requests = [request_for("a", (56, 84))]
     opened = _open(checkpoint("qwen2_vl"), quantization=quantization)
     capfd.readouterr()
-    (found,), (base,) = opened.infer(asked), _open(checkpoint("qwen2_vl")).infer(asked)
-    assert found.error == ""
-    assert found.logprobs != base.logprobs
+    (answer,), (base,) = opened.infer(requests), _open(checkpoint("qwen2_vl")).infer(requests)
+    assert answer.error == ""
+    assert answer.logprobs != base.logprobs
     assert "bitsandbytes" in opened.fingerprint()["versions"]
     assert capfd.readouterr().err == ""
 
@@ -533,16 +533,16 @@ def test_lanes_compute_with_the_hooks_that_move_numbers_between_devices(
     checkpoint: Callable[[str], Path], request_for: Callable[..., Request]
 ) -> None:
     accelerate = pytest.importorskip("accelerate", reason="the extra device-map is not installed")
-    asked = [request_for("a", (56, 84)), request_for("b", (28, 28))]
+    requests = [request_for("a", (56, 84)), request_for("b", (28, 28))]
     opened = _open(checkpoint("qwen2_vl"))
-    expected = opened.infer(asked)
+    expected = opened.infer(requests)
     answerer = opened._ready().answerer
     accelerate.dispatch_model(answerer._loaded.model, {"": "cpu"}, force_hooks=True)
     twin = answerer.twin()
     hooked = twin._loaded.model
     assert hooked._hf_hook is not answerer._loaded.model._hf_hook
-    assert {id(one) for one in hooked.parameters()} == {id(one) for one in answerer._loaded.model.parameters()}
-    batch = [opened._job(twin, place, opened.prepare(request)) for place, request in enumerate(asked)]
+    assert set(map(id, hooked.parameters())) == set(map(id, answerer._loaded.model.parameters()))
+    batch = [opened._job(twin, place, opened.prepare(request)) for place, request in enumerate(requests)]
     inputs, details = twin.encoded(batch)
     assert twin.read(batch, twin.answer(batch, inputs), details) == expected
 

@@ -125,11 +125,11 @@ def test_pictures_that_change_nothing_do_not_reach_the_model(server: ModelServer
 
 
 def test_a_server_that_reasons_first_gets_the_tokens_of_a_gate(server: ModelServer) -> None:
-    server.letters, found, needed = False, server.answered, 300
+    server.letters, answered_before, needed = False, server.answered, 300
 
     def answered(body: dict[str, Any]) -> Reply:
         cut = reply(None, finish="length", reasoning_content="The image")  # type: ignore[arg-type]  # as reasoning parsers send it
-        return found(body) if body["max_tokens"] > needed else (200, {}, json.dumps(cut).encode())
+        return answered_before(body) if body["max_tokens"] > needed else (200, {}, json.dumps(cut).encode())
 
     server.answered = answered  # type: ignore[method-assign]  # a server with a reasoning parser
     seen = probed(server.url)
@@ -142,10 +142,10 @@ def test_a_server_that_reasons_first_gets_the_tokens_of_a_gate(server: ModelServ
 def test_tokens_of_pictures_are_counted_by_size(server: ModelServer) -> None:
     server.backend = ScriptedBackend(is_blind, version="1")
 
-    found = server.answered
+    answered_before = server.answered
 
     def answered(body: dict[str, Any]) -> Reply:
-        status, headers, content = found(body)
+        status, headers, content = answered_before(body)
         answer = json.loads(content)
         answer["usage"]["prompt_tokens"] = 7 + 64 * sum(part["type"] == "image_url" for part in body["messages"][0]["content"])
         return status, headers, json.dumps(answer).encode()

@@ -44,11 +44,11 @@ def _picture(height: int, width: int, seed: int = 0) -> Image.Image:
 
 
 def _assert_same_bits(pair: Pair, images: Any, **settings: Any) -> None:
-    expected, found = (processor(images, return_tensors="np", **settings) for processor in pair)
-    assert expected.keys() == found.keys()
+    expected, actual = (processor(images, return_tensors="np", **settings) for processor in pair)
+    assert expected.keys() == actual.keys()
     for name in expected:
-        assert (expected[name].dtype, expected[name].shape) == (found[name].dtype, found[name].shape)
-        assert expected[name].tobytes() == found[name].tobytes()
+        assert (expected[name].dtype, expected[name].shape) == (actual[name].dtype, actual[name].shape)
+        assert expected[name].tobytes() == actual[name].tobytes()
 
 
 @pytest.mark.parametrize("family", FAMILY)
@@ -168,9 +168,9 @@ def test_a_device_finds_the_numbers_of_the_batch(dtype: str) -> None:
     numbers = [np.empty((len(part), part.width), np.float32) for part in parts]
     for part, place in zip(parts, numbers, strict=True):
         part.write(place)
-    found = Patches.joined(parts).on("cpu", getattr(torch, dtype))
-    assert found.is_contiguous()
-    assert torch.equal(found, torch.from_numpy(np.concatenate(numbers)).to(getattr(torch, dtype)))
+    numbers_there = Patches.joined(parts).on("cpu", getattr(torch, dtype))
+    assert numbers_there.is_contiguous()
+    assert torch.equal(numbers_there, torch.from_numpy(np.concatenate(numbers)).to(getattr(torch, dtype)))
 
 
 def test_no_arrays_are_cut_that_are_not_to_be_resized() -> None:
@@ -184,8 +184,8 @@ def test_threads_share_one() -> None:
     library, fast = _pair()
     pictures = [_picture(40 + 10 * number, 200, number) for number in range(24)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda picture: fast(picture, return_tensors="np")["pixel_values"].tobytes(), pictures))
-    assert found == [library(picture, return_tensors="np")["pixel_values"].tobytes() for picture in pictures]
+        bits = list(pool.map(lambda picture: fast(picture, return_tensors="np")["pixel_values"].tobytes(), pictures))
+    assert bits == [library(picture, return_tensors="np")["pixel_values"].tobytes() for picture in pictures]
 
 
 def test_another_kind_is_returned_as_it_is(checkpoint: Find) -> None:

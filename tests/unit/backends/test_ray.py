@@ -181,14 +181,14 @@ def test_a_run_that_ends_waits_for_no_actor(opened: Callable[..., Any]) -> None:
 def test_tiny_in_actors_answers_as_in_this_process(ray: Any) -> None:
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (160, 160, 3), dtype=np.uint8) for _ in range(12)]
-    asked = [Request(f"k{i}", (picture,), "Which?", ("A", "B")) for i, picture in enumerate(pictures)]
-    asked += [Request("text", (pictures[0],), "Say it"), Request("broken", (np.zeros((8, 8), np.uint8),), "?")]
+    requests = [Request(f"k{i}", (picture,), "Which?", ("A", "B")) for i, picture in enumerate(pictures)]
+    requests += [Request("text", (pictures[0],), "Say it"), Request("broken", (np.zeros((8, 8), np.uint8),), "?")]
     here = open_backend(resolve("tiny"), BackendOptions(device="cpu"))
     there = open_backend(resolve("tiny"), BackendOptions(device="cpu", cluster=Cluster(actors=1)))
     assert there.fingerprint() == here.fingerprint()
-    for ours, theirs in zip(here.infer(asked), there.infer(asked), strict=True):
+    for ours, theirs in zip(here.infer(requests), there.infer(requests), strict=True):
         assert (theirs.text, theirs.method, theirs.finish_reason) == (ours.text, ours.method, ours.finish_reason)
         assert dict(theirs.logprobs) == pytest.approx(dict(ours.logprobs), abs=1e-3)
-    assert there.describe()["loaded"]["answers_by_actor"] == {"1": len(asked) - 1}
+    assert there.describe()["loaded"]["answers_by_actor"] == {"1": len(requests) - 1}
     there.close()
     here.close()

@@ -205,9 +205,9 @@ def test_an_outage_behind_a_proxy_loses_nothing(fleet: Callable[..., Fleet], kin
         f"http://0 is down, and is tried again from time to time: {DOWN}",
         "http://0 answers again",
     ]
-    asked = Counter(text for when, text in server.requests if 3.5 <= when < 100.0)
-    assert max(asked[text] for text in GOOD) == 1
-    assert asked[CHECK] < 20
+    counts = Counter(text for when, text in server.requests if 3.5 <= when < 100.0)
+    assert max(counts[text] for text in GOOD) == 1
+    assert counts[CHECK] < 20
     assert served.now < 100.0 + 12.0 + len(GOOD), "it is noticed within one rest that the server is back"
 
 
@@ -304,9 +304,9 @@ def test_a_server_that_is_down_is_not_asked_before_it_says(fleet: Callable[..., 
     served.open()
     assert served.results(*GOOD) == ANSWERS
     for text in (*GOOD, CHECK):
-        during = [when for when, asked in server.requests if asked == text and 2.6 < when < 125.0]
+        during = [when for when, question in server.requests if question == text and 2.6 < when < 125.0]
         assert all(later - earlier >= 25.0 for earlier, later in pairwise(during) if earlier < 100.0)
-    assert min(when for when, asked in server.requests if asked == CHECK and when > 3.5) >= 3.5 + 25.0
+    assert min(when for when, question in server.requests if question == CHECK and when > 3.5) >= 3.5 + 25.0
 
 
 def test_overload_halves_the_window_and_takes_no_replica_out_that_answers(fleet: Callable[..., Fleet]) -> None:
@@ -351,7 +351,7 @@ def test_a_server_that_hangs_costs_all_tests_together_three_time_limits(
     served = fleet(server, limit=limit)
     served.open()
     assert served.results(*GOOD[:before]) == ANSWERS[:before]
-    began, asked = served.now, len(server.requests)
+    began, n_requests = served.now, len(server.requests)
     server.hangs = (began, math.inf)
     results: list[str | BaseException] = []
     for _ in range(133):
@@ -360,7 +360,7 @@ def test_a_server_that_hangs_costs_all_tests_together_three_time_limits(
     assert 2 * limit < served.now - began < 3 * limit + 3.0
     assert str(results[0]).startswith(f"http://0 did not answer for 3 time limits of {limit:g} s, one after the other. Look at")
     assert served.heard == [f"http://0 did not answer for 3 time limits of {limit:g} s, one after the other: its tests end now"]
-    assert len(server.requests) - asked <= 3 * MOST
+    assert len(server.requests) - n_requests <= 3 * MOST
 
 
 @pytest.mark.parametrize("count", [1, 8])

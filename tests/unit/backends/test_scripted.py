@@ -87,10 +87,10 @@ def test_json_is_read_too_and_opened_by_name(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_follows_the_file(tmp_path: Path) -> None:
-    one = ScriptedBackend.from_file(_write(tmp_path, "default: A")).fingerprint()
-    two = ScriptedBackend.from_file(_write(tmp_path, "default: B")).fingerprint()
-    assert one != two
-    assert ScriptedBackend.from_file(_write(tmp_path, "default: A")).fingerprint() == one
+    first = ScriptedBackend.from_file(_write(tmp_path, "default: A")).fingerprint()
+    second = ScriptedBackend.from_file(_write(tmp_path, "default: B")).fingerprint()
+    assert first != second
+    assert ScriptedBackend.from_file(_write(tmp_path, "default: A")).fingerprint() == first
 
 
 def _echo(request: Request) -> str:
@@ -185,23 +185,25 @@ def _declared(folder: Path, rules: str, samples: list[Sample] = CHOICES) -> Scri
 def _right(backend: ScriptedBackend, setting: str = "clean", pixels: int = 0) -> np.ndarray:
     """Returns which of the choices are answered right under a setting, whose pictures are of one colour."""
     image = np.full((2, 2, 3), pixels, np.uint8)
-    asked = [Request("k", (image,), "?", tuple(LETTERS), sample_id=one.id, setting=setting, dataset="d") for one in CHOICES]
-    return np.array([found.text == one.target for found, one in zip(backend.infer(asked), CHOICES, strict=True)])
+    requests = [
+        Request("k", (image,), "?", tuple(LETTERS), sample_id=sample.id, setting=setting, dataset="d") for sample in CHOICES
+    ]
+    return np.array([answer.text == sample.target for answer, sample in zip(backend.infer(requests), CHOICES, strict=True)])
 
 
 def test_a_share_is_right_and_what_is_right_at_less_is_right_at_more(tmp_path: Path) -> None:
     backend = _declared(tmp_path, "{setting: 'fog:*', right: 0.6}, {setting: no_image, right: chance}, {right: 0.8}")
     clean, fog, blind = (_right(backend, setting) for setting in ("clean", "fog:low", "no_image"))
-    for found, share in ((clean, 0.8), (fog, 0.6), (blind, 0.25)):
-        assert abs(found.mean() - share) < 4 * (share * (1 - share) / N) ** 0.5
+    for right, share in ((clean, 0.8), (fog, 0.6), (blind, 0.25)):
+        assert abs(right.mean() - share) < 4 * (share * (1 - share) / N) ** 0.5
     assert not (fog & ~clean).any()
     assert (_right(backend, "fog:high", pixels=9) == fog).all(), "without luck the pixels do not matter"
 
 
 def test_luck_is_drawn_anew_for_each_picture(tmp_path: Path) -> None:
     backend = _declared(tmp_path, "{right: 0.7, luck: 1}")
-    one, other = _right(backend, pixels=1), _right(backend, pixels=2)
-    assert abs((one & ~other).mean() - 0.7 * 0.3) < 4 * (0.21 * 0.79 / N) ** 0.5, "as many turn wrong as for independent draws"
+    first, second = _right(backend, pixels=1), _right(backend, pixels=2)
+    assert abs((first & ~second).mean() - 0.7 * 0.3) < 4 * (0.21 * 0.79 / N) ** 0.5, "as many turn wrong as for independent draws"
     some = _declared(tmp_path, "{right: 0.7, luck: 0.1}")
     assert abs((_right(some, pixels=1) ^ _right(some, pixels=2)).mean() - 0.1 * 2 * 0.21) < 0.02
 
@@ -225,25 +227,25 @@ def test_wrong_answers_can_be_read_and_are_wrong(tmp_path: Path) -> None:
         Sample("o", (), "?", ("a cat", "cat"), "open"),
         Sample("b", (), "?", "", "boxes", localisation=boxes),
     ]
-    asked = [Request("k", (), "?", sample_id=one.id, dataset="d") for one in kinds]
-    wrong = [found.text for found in _declared(tmp_path, "{right: 0}", kinds).infer(asked)]
+    requests = [Request("k", (), "?", sample_id=sample.id, dataset="d") for sample in kinds]
+    wrong = [answer.text for answer in _declared(tmp_path, "{right: 0}", kinds).infer(requests)]
     assert wrong[0] in {"A", "C", "D"}
     assert wrong[1:3] == ["no", "none of these"]
     assert json.loads(wrong[3]) == {"nose": {"x1": 0.0, "y1": 0.0, "x2": 1.0, "y2": 1.0}}
-    right = [found.text for found in _declared(tmp_path, "{right: 1}", kinds).infer(asked)]
+    right = [answer.text for answer in _declared(tmp_path, "{right: 1}", kinds).infer(requests)]
     assert right[:3] == ["B", "yes", "a cat"]
     assert json.loads(right[3])["nose"]["x2"] == 4.0
-    told = _declared(tmp_path, "{task: boxes, always: told}, {answer: x}", kinds).infer(asked)
-    assert [found.text for found in told[:3]] == ["x", "x", "x"]
-    assert json.loads(told[3].text)["nose"]["x2"] == 3.0
+    told_answers = _declared(tmp_path, "{task: boxes, always: told}, {answer: x}", kinds).infer(requests)
+    assert [answer.text for answer in told_answers[:3]] == ["x", "x", "x"]
+    assert json.loads(told_answers[3].text)["nose"]["x2"] == 3.0
 
 
 def test_options_groups_and_majorities(tmp_path: Path) -> None:
     samples = [*CHOICES[:5], Sample("y", (), "?", "no", "yes_no")]
-    asked = [Request("k", (), "?", sample_id=one.id, dataset="d") for one in samples]
+    requests = [Request("k", (), "?", sample_id=sample.id, dataset="d") for sample in samples]
 
     def said(rules: str) -> list[str]:
-        return [found.text for found in _declared(tmp_path, rules, samples).infer(asked)]
+        return [answer.text for answer in _declared(tmp_path, rules, samples).infer(requests)]
 
     assert said("{option: 'ow*'}, {answer: other}") == ["C"] * 5 + ["other"]
     assert said("{group: dark, answer: x}, {answer: z}") == ["z", "x", "z", "x", "z", "z"]

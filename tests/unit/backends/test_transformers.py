@@ -66,17 +66,17 @@ def _edit(path: Path, **changes: Any) -> None:
 
 class TestAnswers:
     def test_details_say_what_the_model_saw(self, backend: TransformersBackend, request_for: Ask) -> None:
-        one, two, none = backend.infer([request_for("a", (112, 56)), request_for("b", (28, 28), (56, 56)), request_for("c")])
-        assert (one.details["image_grid_thw"], one.details["visual_tokens"]) == ("1x8x4", 8)
-        assert (two.details["image_grid_thw"], two.details["visual_tokens"]) == ("1x2x2,1x4x4", 5)
+        single, pair, none = backend.infer([request_for("a", (112, 56)), request_for("b", (28, 28), (56, 56)), request_for("c")])
+        assert (single.details["image_grid_thw"], single.details["visual_tokens"]) == ("1x8x4", 8)
+        assert (pair.details["image_grid_thw"], pair.details["visual_tokens"]) == ("1x2x2,1x4x4", 5)
         assert "image_grid_thw" not in none.details
         assert none.details["visual_tokens"] == 0
-        assert one.details["batch_rows"] == 1
+        assert single.details["batch_rows"] == 1
 
     def test_details_say_how_large_pictures_are_after_the_processor(self, backend: TransformersBackend, request_for: Ask) -> None:
-        one, two, none = backend.infer([request_for("a", (100, 60)), request_for("b", (28, 28), (56, 70)), request_for("c")])
-        assert one.details["image_sizes"] == "56x112"
-        assert two.details["image_sizes"] == "28x28,56x56"
+        single, pair, none = backend.infer([request_for("a", (100, 60)), request_for("b", (28, 28), (56, 70)), request_for("c")])
+        assert single.details["image_sizes"] == "56x112"
+        assert pair.details["image_sizes"] == "28x28,56x56"
         assert "image_sizes" not in none.details
 
     def test_details_say_no_size_where_the_processor_says_none(self, checkpoint: Find, request_for: Ask) -> None:
@@ -105,11 +105,11 @@ class TestAnswers:
         assert prediction.method == "letter_logits"
 
     def test_letters_have_the_probabilities_of_a_plain_forward_pass(self, backend: TransformersBackend, request_for: Ask) -> None:
-        asked = request_for("a", (56, 84))
-        (scored,) = backend.infer([asked])
+        request = request_for("a", (56, 84))
+        (scored,) = backend.infer([request])
         processor, model = _loaded(backend).processor, _loaded(backend).model
-        picture = Image.fromarray(asked.images[0])
-        content = [{"type": "image", "image": picture}, {"type": "text", "text": asked.text}]
+        picture = Image.fromarray(request.images[0])
+        content = [{"type": "image", "image": picture}, {"type": "text", "text": request.text}]
         prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False)
         inputs = processor(images=[picture], text=[prompt], return_tensors="pt")
         with torch.no_grad():
@@ -121,16 +121,16 @@ class TestAnswers:
     @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3"])
     def test_a_system_prompt_stands_before_the_question(self, checkpoint: Find, request_for: Ask, family: str) -> None:
         """In families whose rows are prepared alone, and in others; two values are two models, and none the one of before."""
-        asked = request_for("a", (28, 28))
+        request = request_for("a", (28, 28))
         opened = {text: _open(checkpoint(family), system_prompt=text) for text in ("", "Be brief.", "Be exact, and kind.")}
-        answers = {text: backend.infer_prepared([backend.prepare(asked)])[0] for text, backend in opened.items()}
+        answers = {text: backend.infer_prepared([backend.prepare(request)])[0] for text, backend in opened.items()}
         assert len({json.dumps(dict(answer.logprobs)) for answer in answers.values()}) == 3
         assert len({fingerprint(dict(backend.fingerprint())) for backend in opened.values()}) == 3
         assert "system_prompt" not in opened[""].fingerprint()
         loaded = _loaded(opened["Be brief."])
         system = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
-        picture = Image.fromarray(asked.images[0])
-        user = {"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": asked.text}]}
+        picture = Image.fromarray(request.images[0])
+        user = {"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": request.text}]}
         encoded = loaded.processor.apply_chat_template(
             [system, user], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
         )
@@ -143,45 +143,47 @@ class TestAnswers:
 
     def test_text_ends_at_a_stop_token(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
-        asked = [request_for(key, (56, 56), choices=(), max_new_tokens=6) for key in ("a", "b")]
-        opened.infer(asked)
+        requests = [request_for(key, (56, 56), choices=(), max_new_tokens=6) for key in ("a", "b")]
+        opened.infer(requests)
         tokenizer = _loaded(opened).processor.tokenizer
         _loaded(opened).model.lm_head.weight.data.zero_()  # every token equally likely: the lowest id, '!', is chosen
         stop = tokenizer.convert_tokens_to_ids("!")
         _loaded(opened).model.generation_config.eos_token_id = [stop]
         object.__setattr__(_loaded(opened), "stop_ids", frozenset({stop}))
-        assert [(p.text, p.finish_reason, p.details["new_tokens"]) for p in opened.infer(asked)] == [("", "stop", 0)] * 2
+        assert [(p.text, p.finish_reason, p.details["new_tokens"]) for p in opened.infer(requests)] == [("", "stop", 0)] * 2
 
     def test_saved_generation_settings_do_not_reach_the_answers(self, copied: Find, checkpoint: Find, request_for: Ask) -> None:
-        asked = request_for("a", (56, 56), choices=(), max_new_tokens=30)
-        (expected,) = _open(checkpoint("qwen2_vl")).infer([asked])
+        request = request_for("a", (56, 56), choices=(), max_new_tokens=30)
+        (expected,) = _open(checkpoint("qwen2_vl")).infer([request])
         folder = copied("qwen2_vl")
         _edit(folder / "generation_config.json", do_sample=True, temperature=5.0, repetition_penalty=3.0, no_repeat_ngram_size=1)
-        assert _open(folder).infer([asked]) == [expected]
+        assert _open(folder).infer([request]) == [expected]
 
     def test_the_user_may_ask_for_a_repetition_penalty(self, checkpoint: Find, request_for: Ask) -> None:
-        asked = request_for("a", (56, 56), choices=(), max_new_tokens=30)
-        texts = {_open(checkpoint("qwen2_vl"), generation={"repetition_penalty": p}).infer([asked])[0].text for p in (1.0, 50.0)}
+        request = request_for("a", (56, 56), choices=(), max_new_tokens=30)
+        texts = {
+            _open(checkpoint("qwen2_vl"), generation={"repetition_penalty": p}).infer([request])[0].text for p in (1.0, 50.0)
+        }
         assert len(texts) == 2
 
 
 class TestSampling:
     def test_draws_belong_to_the_request_not_to_the_batch(self, checkpoint: Find, request_for: Ask) -> None:
         thinking = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size=4), prompt_mode="thinking")
-        asked = [request_for(key, (56, 56), max_new_tokens=8) for key in ("a", "b", "c")]
+        requests = [request_for(key, (56, 56), max_new_tokens=8) for key in ("a", "b", "c")]
         state = torch.random.get_rng_state()
-        together = thinking.infer(asked)
-        assert [thinking.infer([request])[0].text for request in asked] == [prediction.text for prediction in together]
+        together = thinking.infer(requests)
+        assert [thinking.infer([request])[0].text for request in requests] == [prediction.text for prediction in together]
         assert torch.equal(torch.random.get_rng_state(), state)
         assert {prediction.method for prediction in together} == {"sample"}
         assert together[0].details["letters_not_scored"] == "prompt mode 'thinking' answers with text"
-        same_pixels = dataclasses.replace(asked[0], key="another")
+        same_pixels = dataclasses.replace(requests[0], key="another")
         assert thinking.infer([same_pixels])[0].text != together[0].text
 
     def test_the_seed_changes_the_draw(self, checkpoint: Find, request_for: Ask) -> None:
-        asked = request_for("a", (56, 56), max_new_tokens=8)
+        request = request_for("a", (56, 56), max_new_tokens=8)
         modes: list[dict[str, Any]] = [{"prompt_mode": "thinking", "generation": {"seed": seed}} for seed in (1, 2, 1)]
-        first, second, again = (_open(checkpoint("qwen2_vl"), **mode).infer([asked])[0].text for mode in modes)
+        first, second, again = (_open(checkpoint("qwen2_vl"), **mode).infer([request])[0].text for mode in modes)
         assert first == again != second
 
     def test_a_chain_of_thought_is_greedy_text(self, checkpoint: Find, request_for: Ask) -> None:
@@ -194,8 +196,8 @@ class TestFailures:
         self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size=4))
-        asked = [request_for(key, (56, 56)) for key in "abcd"]
-        expected = opened.infer(asked)
+        requests = [request_for(key, (56, 56)) for key in "abcd"]
+        expected = opened.infer(requests)
         generate = _loaded(opened).model.generate
 
         def limited(*, input_ids: torch.Tensor, **rest: Any) -> Any:
@@ -204,17 +206,17 @@ class TestFailures:
             return generate(input_ids=input_ids, **rest)
 
         monkeypatch.setattr(_loaded(opened).model, "generate", limited)
-        found = opened.infer(asked)
-        assert [prediction.text for prediction in found] == [prediction.text for prediction in expected]
-        assert [prediction.details["batch_rows"] for prediction in found] == [2, 2, 2, 2]
+        answers = opened.infer(requests)
+        assert [prediction.text for prediction in answers] == [prediction.text for prediction in expected]
+        assert [prediction.details["batch_rows"] for prediction in answers] == [2, 2, 2, 2]
         assert opened.describe()["failed_batches"] == 1
 
     def test_a_size_found_by_itself_is_halved_for_good(
         self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size="auto"))
-        asked = [request_for(f"{number:02}", (56, 56)) for number in range(16)]
-        assert {prediction.details["batch_rows"] for prediction in opened.infer(asked)} == {16}
+        requests = [request_for(f"{number:02}", (56, 56)) for number in range(16)]
+        assert {prediction.details["batch_rows"] for prediction in opened.infer(requests)} == {16}
         generate = _loaded(opened).model.generate
 
         def limited(*, input_ids: torch.Tensor, **rest: Any) -> Any:
@@ -223,20 +225,20 @@ class TestFailures:
             return generate(input_ids=input_ids, **rest)
 
         monkeypatch.setattr(_loaded(opened).model, "generate", limited)
-        assert [prediction.details["batch_rows"] for prediction in opened.infer(asked)] == [4] * 16
+        assert [prediction.details["batch_rows"] for prediction in opened.infer(requests)] == [4] * 16
         assert opened.batch_size == 4
         assert opened.describe()["batches"]["because"] == "8 ran out of memory"
         failed = opened.describe()["failed_batches"]
-        opened.infer(asked)
+        opened.infer(requests)
         assert opened.describe()["failed_batches"] == failed  # no larger batch was tried
 
     def test_a_processor_that_pads_on_the_right_is_refused(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
-        asked = [request_for("a", text="short"), request_for("b", text="and a longer one")]
-        opened.infer(asked)
+        requests = [request_for("a", text="short"), request_for("b", text="and a longer one")]
+        opened.infer(requests)
         _loaded(opened).processor.tokenizer.padding_side = "right"
         with pytest.raises(BackendError, match="Qwen2VLProcessor did not pad on the left"):
-            opened.infer(asked)
+            opened.infer(requests)
 
     def test_a_lost_device_ends_the_inference(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = _open(checkpoint("qwen2_vl"))
@@ -312,13 +314,13 @@ class TestLoading:
             gc.enable()
 
     def test_threads_are_set_only_when_asked(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked: list[int] = []
+        threads: list[int] = []
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
-        monkeypatch.setattr(torch, "set_num_threads", asked.append)
+        monkeypatch.setattr(torch, "set_num_threads", threads.append)
         _open(checkpoint("qwen2_vl")).infer([request_for("a")])
-        assert asked == []
+        assert threads == []
         _open(checkpoint("qwen2_vl"), BackendOptions(threads=1)).infer([request_for("a")])
-        assert asked == [1, 1]  # once in the thread that loads the model, once in the thread of its lane
+        assert threads == [1, 1]  # once in the thread that loads the model, once in the thread of its lane
 
     def test_the_library_is_quiet_and_its_settings_come_back(
         self, checkpoint: Find, request_for: Ask, capfd: pytest.CaptureFixture[str]
@@ -352,8 +354,8 @@ class TestPreparing:
     ) -> None:
         answerer = _open(checkpoint(family))._ready().answerer
         words = ("What is shown?", "And what, please, is shown here? <|image_pad|>", "What is shown?")
-        asked = [request_for(f"k{n}", *((h + 28 * n, w) for h, w in sizes), text=text) for n, text in enumerate(words)]
-        jobs = [Job(place, request) for place, request in enumerate(asked)]
+        requests = [request_for(f"k{n}", *((h + 28 * n, w) for h, w in sizes), text=text) for n, text in enumerate(words)]
+        jobs = [Job(place, request) for place, request in enumerate(requests)]
         together, details = answerer.encoded(jobs)
         for _ in range(2):  # the second time, the tokens are known
             alone, again = answerer.encoded([dataclasses.replace(job, inputs=answerer.row(job.request)) for job in jobs])
@@ -377,31 +379,31 @@ class TestPreparing:
     @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
     def test_prepared_requests_get_the_answers_of_others(self, checkpoint: Find, request_for: Ask, family: str) -> None:
         opened = _open(checkpoint(family))
-        asked = [request_for("a", (112, 56)), request_for("b"), request_for("c", (28, 28), choices=(), max_new_tokens=3)]
-        prepared = [opened.prepare(request) for request in asked]
-        assert [one.inputs is not None for one in prepared] == [family == "qwen2_vl"] * 3
-        assert opened.infer_prepared(prepared) == opened.infer(asked)
+        requests = [request_for("a", (112, 56)), request_for("b"), request_for("c", (28, 28), choices=(), max_new_tokens=3)]
+        prepared = [opened.prepare(request) for request in requests]
+        assert [item.inputs is not None for item in prepared] == [family == "qwen2_vl"] * 3
+        assert opened.infer_prepared(prepared) == opened.infer(requests)
 
     def test_a_request_that_cannot_be_prepared_fails_alone(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
-        asked = [request_for("a", (56, 56)), request_for("b", (1, 300)), request_for("c", (28, 28), text=IMAGE_MARK * 2)]
-        good, narrow, marks = opened.infer_prepared([opened.prepare(request) for request in asked])
+        requests = [request_for("a", (56, 56)), request_for("b", (1, 300)), request_for("c", (28, 28), text=IMAGE_MARK * 2)]
+        good, narrow, marks = opened.infer_prepared([opened.prepare(request) for request in requests])
         assert good.error == ""
-        assert narrow.error == opened.infer(asked[1:2])[0].error != ""
-        assert marks.error == opened.infer(asked[2:])[0].error != ""
+        assert narrow.error == opened.infer(requests[1:2])[0].error != ""
+        assert marks.error == opened.infer(requests[2:])[0].error != ""
 
     def test_lanes_answer_at_the_same_time_what_one_answers(
         self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=(), max_new_tokens=4) for n in range(12)]
-        expected = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu")).infer(asked)
+        requests = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=(), max_new_tokens=4) for n in range(12)]
+        expected = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu")).infer(requests)
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
         monkeypatch.setattr(transformers_module, "_cores", lambda: 2)
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu"))
         assert opened.lanes == 2
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
-        assert [one.text for one in found] == [one.text for one in expected]
+            answers = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], requests))
+        assert [answer.text for answer in answers] == [answer.text for answer in expected]
         assert len(opened._ready()._threads) <= 2
 
     @pytest.mark.parametrize("room", [0, 4, 7])
@@ -412,8 +414,8 @@ class TestPreparing:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
         monkeypatch.setattr(transformers_module, "_cores", lambda: 2)
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu", batch_size="auto"))
-        asked = [[request_for(f"k{batch}{n}", (28, 56)) for n in range(4)] for batch in range(4)]
-        expected = [opened.infer(batch) for batch in asked]
+        batches = [[request_for(f"k{batch}{n}", (28, 56)) for n in range(4)] for batch in range(4)]
+        expected = [opened.infer(batch) for batch in batches]
         assert opened.lanes == opened.describe()["loaded"]["lanes"] == 2
         used, lock, meeting, answer = [0], threading.Lock(), threading.Barrier(2), Answerer.answer
         met: list[int] = []
@@ -437,8 +439,10 @@ class TestPreparing:
 
         monkeypatch.setattr(Answerer, "answer", within)
         with ThreadPoolExecutor(2) as pool:
-            found = list(pool.map(opened.infer, asked))
-        assert [[one.text for one in batch] for batch in found] == [[one.text for one in batch] for batch in expected]
+            answers = list(pool.map(opened.infer, batches))
+        assert [[answer.text for answer in batch] for batch in answers] == [
+            [answer.text for answer in batch] for batch in expected
+        ]
         assert opened.lanes == opened.describe()["loaded"]["lanes"] == 1
         assert opened.describe()["failed_batches"] == (1 if room else 2)
         assert opened.batch_size == 16  # none was too large by itself
@@ -446,11 +450,11 @@ class TestPreparing:
     def test_patches_become_numbers_on_the_device(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         answerer = opened._ready().answerer
-        asked = [request_for("a", (56, 56)), request_for("b", (28, 84))]
-        batch = [opened._job(answerer, index, opened.prepare(request)) for index, request in enumerate(asked)]
+        requests = [request_for("a", (56, 56)), request_for("b", (28, 84))]
+        batch = [opened._job(answerer, index, opened.prepare(request)) for index, request in enumerate(requests)]
         inputs, details = answerer.encoded(batch)
         inputs["pixel_values"] = Patches.joined([job.inputs["pixel_values"] for job in batch])
-        assert answerer.read(batch, answerer.answer(batch, inputs), details) == opened.infer(asked)
+        assert answerer.read(batch, answerer.answer(batch, inputs), details) == opened.infer(requests)
 
     @pytest.mark.parametrize(("free", "note", "lanes"), [(60, "", 3), (41, "", 3), (40, "", 1), (4, "", 1), (60, "shared", 1)])
     def test_lanes_of_a_gpu_follow_from_its_free_memory(
@@ -465,14 +469,14 @@ class TestPreparing:
     def test_lanes_of_a_gpu_answer_what_one_answers(self, checkpoint: Find, request_for: Ask, dtype: str) -> None:
         if not torch.cuda.is_available():
             pytest.skip("there is no GPU")
-        asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=() if n % 2 else ("A", "B")) for n in range(48)]
+        requests = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=() if n % 2 else ("A", "B")) for n in range(48)]
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cuda"), dtype=dtype)
-        opened.infer(asked[:2])
+        opened.infer(requests[:2])
         assert opened.lanes == 3  # now that the weights are there
-        expected = [opened.infer([request])[0] for request in asked]
+        expected = [opened.infer([request])[0] for request in requests]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
-        assert found == expected
+            answers = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], requests))
+        assert answers == expected
 
     @pytest.mark.parametrize(
         ("options", "environment", "lanes"),
@@ -514,23 +518,23 @@ class TestPreparing:
     def test_a_call_more_than_there_are_lanes_waits_for_the_model(
         self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56)) for n in range(12)]
+        requests = [request_for(f"k{n}", (28 + 28 * (n % 3), 56)) for n in range(12)]
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu", threads=1))
-        expected = opened.infer(asked)
+        expected = opened.infer(requests)
         inside: list[int] = []
         answer = Answerer.answer
 
         def watched(self: Answerer, batch: list[Job], inputs: Any, given_up: Callable[[], bool]) -> Answered:
             inside.append(len(inside))
             assert len(inside) == 1
-            found = answer(self, batch, inputs, given_up)
+            answered = answer(self, batch, inputs, given_up)
             inside.clear()
-            return found
+            return answered
 
         monkeypatch.setattr(Answerer, "answer", watched)
         with ThreadPoolExecutor(3) as pool:
-            found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
-        assert [one.text for one in found] == [one.text for one in expected]
+            answers = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], requests))
+        assert [answer.text for answer in answers] == [answer.text for answer in expected]
 
     def test_a_model_that_leaves_the_prompt_out_of_its_output(
         self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
@@ -556,18 +560,18 @@ class TestPreparing:
     ) -> None:
         answerer = _open(checkpoint("qwen2_vl"))._ready().answerer
         processed = answerer._processed
-        asked = request_for("a", (28, 28), (28, 56))
+        request = request_for("a", (28, 28), (28, 56))
 
         def first_only(requests: list[Request], texts: list[str]) -> Any:
-            return processed([dataclasses.replace(one, images=one.images[:1]) for one in requests], texts)
+            return processed([dataclasses.replace(request, images=request.images[:1]) for request in requests], texts)
 
         monkeypatch.setattr(answerer, "_processed", first_only)
         with pytest.raises(BackendError, match=r"puts one image into the prompt, and a question has 2\. Leave out questions"):
-            answerer.encoded([Job(0, asked)])
+            answerer.encoded([Job(0, request)])
 
     def test_a_processor_that_gives_several_images_fewer_tokens_than_one(self, checkpoint: Find, request_for: Ask) -> None:
         answerer = _open(checkpoint("llava_onevision"))._ready().answerer  # which cuts an image into tiles if it is alone
-        alone, both = (Job(0, request_for(*asked)) for asked in (("a", (160, 160)), ("b", (160, 160), (160, 160))))
+        alone, both = (Job(0, request_for(*shape)) for shape in (("a", (160, 160)), ("b", (160, 160), (160, 160))))
         (of_one,), (of_both,) = (answerer.encoded([job])[1] for job in (alone, both))
         assert 0 < int(str(of_both["visual_tokens"])) < int(str(of_one["visual_tokens"]))
 
@@ -596,7 +600,9 @@ class TestSeenSize:
         assert opened._lanes is None  # no weights were needed
         assert None not in seen
         predictions = opened.infer([request_for(str(size), size[::-1]) for size in sizes])
-        assert [prediction.details["image_sizes"] for prediction in predictions] == [f"{one[0]}x{one[1]}" for one in seen if one]
+        assert [prediction.details["image_sizes"] for prediction in predictions] == [
+            f"{size[0]}x{size[1]}" for size in seen if size
+        ]
 
     @pytest.mark.parametrize("family", ["internvl", "llava_onevision", "gemma3", "idefics3"])
     def test_is_unknown_where_the_processor_says_none(self, checkpoint: Find, family: str) -> None:
@@ -733,10 +739,10 @@ class TestFingerprint:
         assert len({json.dumps(dict(each), sort_keys=True) for each in prints}) == len(prints)
 
     def test_of_a_model_without_options_has_no_word_of_them(self) -> None:
-        found = dict(_open(Path(resolve("tiny").location), BackendOptions(device="cpu")).fingerprint())
-        assert found.pop("weights").keys() == {"sha256"}
-        assert found.pop("versions").keys() == {"torch", "transformers", "tokenizers", "pillow", "numpy"}
-        assert found == {
+        fingerprint = dict(_open(Path(resolve("tiny").location), BackendOptions(device="cpu")).fingerprint())
+        assert fingerprint.pop("weights").keys() == {"sha256"}
+        assert fingerprint.pop("versions").keys() == {"torch", "transformers", "tokenizers", "pillow", "numpy"}
+        assert fingerprint == {
             "backend": "transformers",
             "encoding": 1,
             "dtype": "float32",
@@ -779,10 +785,10 @@ class TestFingerprint:
     def test_names_the_versions(self, checkpoint: Find) -> None:
         import transformers
 
-        found = _open(checkpoint("qwen2_vl")).fingerprint()
-        assert found["versions"]["torch"] == str(torch.__version__)
-        assert found["versions"]["transformers"] == transformers.__version__
-        assert (found["device"], found["padding"], found["images"]["image_backend"]) == ("cpu", "left", "pil")
+        fingerprint = _open(checkpoint("qwen2_vl")).fingerprint()
+        assert fingerprint["versions"]["torch"] == str(torch.__version__)
+        assert fingerprint["versions"]["transformers"] == transformers.__version__
+        assert (fingerprint["device"], fingerprint["padding"], fingerprint["images"]["image_backend"]) == ("cpu", "left", "pil")
 
     def test_torchvision_counts_only_when_it_makes_the_pixels(self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "torchvision" not in _open(checkpoint("qwen2_vl")).fingerprint()["versions"]
@@ -836,8 +842,8 @@ def test_weights_that_changed_after_the_fingerprint_are_refused(copied: Find, re
 
 
 def test_predictions_are_the_same_in_another_backend_object(checkpoint: Find, request_for: Ask) -> None:
-    asked = [request_for("a", (56, 56)), request_for("b", choices=(), max_new_tokens=4)]
-    answers: list[list[Prediction]] = [_open(checkpoint("internvl")).infer(asked) for _ in range(2)]
+    requests = [request_for("a", (56, 56)), request_for("b", choices=(), max_new_tokens=4)]
+    answers: list[list[Prediction]] = [_open(checkpoint("internvl")).infer(requests) for _ in range(2)]
     assert answers[0] == answers[1]
 
 
@@ -872,7 +878,7 @@ def test_memory_is_given_back_every_few_seconds_only(
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "calls"),
     [
         ({}, [(-8, 1)]),
         ({"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=128"}, [(-8, 1)]),
@@ -881,10 +887,10 @@ def test_memory_is_given_back_every_few_seconds_only(
     ],
 )
 def test_threads_share_freed_memory_unless_the_environment_says_otherwise(
-    checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], told: list[tuple[int, int]]
+    checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], calls: list[tuple[int, int]]
 ) -> None:
-    found: list[tuple[int, int]] = []
-    library = SimpleNamespace(malloc_trim=lambda _pad: None, mallopt=lambda *given: found.append(given))
+    made: list[tuple[int, int]] = []
+    library = SimpleNamespace(malloc_trim=lambda _pad: None, mallopt=lambda *given: made.append(given))
     monkeypatch.setattr(transformers_module, "_gnu_library", lambda: library)
     for name in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES"):
         monkeypatch.delenv(name, raising=False)
@@ -893,4 +899,4 @@ def test_threads_share_freed_memory_unless_the_environment_says_otherwise(
     opened = _open(checkpoint("qwen2_vl"))
     opened.infer([request_for("a")])
     opened.infer([request_for("b")])
-    assert found == told
+    assert made == calls

@@ -105,7 +105,7 @@ def test_two_values_of_an_option_have_two_keys(vllm: Any, folder: Path) -> None:
     limits: list[dict[str, Any]] = [{}, {"engine": {"max_model_len": 8}}, {"engine": {"max_model_len": 9}}]
     options = [*limits, {"system_prompt": "x"}, {"answer": "text"}]
     prints = [dict(opened(folder, **fields).fingerprint()) for fields in options]
-    assert all(one != other for place, one in enumerate(prints) for other in prints[:place])
+    assert all(first != second for place, first in enumerate(prints) for second in prints[:place])
 
 
 def test_offline_what_the_store_remembers_is_the_method_and_the_engine_is_not_loaded(
