@@ -51,10 +51,10 @@
     document.querySelectorAll(".thumb[data-file]").forEach((node) => node.replaceWith(picture(node.dataset.file, node.textContent)));
   });
 
-  const framed = (one) => {
-    const sign = { right: "✓", wrong: "✕" }[one.frame] || "";
-    return el("figure", { class: `view ${one.frame ? `framed ${one.frame}` : ""}` }, picture(one.file, one.caption || ""),
-      el("figcaption", {}, sign && el("span", { class: "answer", "aria-hidden": "true" }, sign), sign && hidden(one.frame), ` ${one.caption || ""}`));
+  const framed = (image) => {
+    const sign = { right: "✓", wrong: "✕" }[image.frame] || "";
+    return el("figure", { class: `view ${image.frame ? `framed ${image.frame}` : ""}` }, picture(image.file, image.caption || ""),
+      el("figcaption", {}, sign && el("span", { class: "answer", "aria-hidden": "true" }, sign), sign && hidden(image.frame), ` ${image.caption || ""}`));
   };
   const scored = (reply) => {
     if (reply.state === "error") return ["!", " no score: the inference failed"];
@@ -67,28 +67,28 @@
     patch_only: "answered from a patch only",
   };
   const example = (shown) => {
-    const one = { ...shown, ...data.asked[shown.asked] };
-    const options = Object.entries(one.options || {});
-    const about = [kinds[one.kind] || one.kind, one.category].filter(Boolean).join(", ");
+    const entry = { ...shown, ...data.asked[shown.asked] };
+    const options = Object.entries(entry.options || {});
+    const about = [kinds[entry.kind] || entry.kind, entry.category].filter(Boolean).join(", ");
     return el("article", { class: "example" },
-      el("p", { class: "question", dir: "auto" }, one.question || ""),
+      el("p", { class: "question", dir: "auto" }, entry.question || ""),
       options.length > 0 && el("p", { class: "options" }, options.map(([letter, text]) => [
-        el("span", letter === one.target ? { class: "target" } : {}, el("b", {}, letter), ` ${text}`), " "])),
-      el("p", { class: "quiet" }, "target: ", el("b", {}, one.target || "none"), `; ${about}; sample ${one.sample}`),
-      el("div", { class: "strip" }, (one.pictures || []).map(framed)),
-      table(`answers, sample ${one.sample}`, ["seen", "the model wrote", "read as", "rule that fired", "score"], (one.replies || []).map((reply) => {
+        el("span", letter === entry.target ? { class: "target" } : {}, el("b", {}, letter), ` ${text}`), " "])),
+      el("p", { class: "quiet" }, "target: ", el("b", {}, entry.target || "none"), `; ${about}; sample ${entry.sample}`),
+      el("div", { class: "strip" }, (entry.pictures || []).map(framed)),
+      table(`answers, sample ${entry.sample}`, ["seen", "the model wrote", "read as", "rule that fired", "score"], (entry.replies || []).map((reply) => {
         const [sign, words] = scored(reply);
         return [reply.about || "", el("td", { class: "said", dir: "auto" }, reply.text || "(nothing)"), reply.answer || "(nothing)", reply.rule || "none",
           el("td", {}, sign, words)];
       })));
   };
 
-  const measures = (test) => table("measures", ["verdict", "metric", "value", "interval", "bound", "n", "rule", "about"], test.measures.map((one) => [
-    verdict(one.outcome), one.category ? `${one.metric} (${one.category})` : one.metric, numeric(one.value), numeric(one.interval),
-    numeric(one.bound), numeric(String(one.n || 0)), [one.rule || "", one.waiver ? `, waiver ${one.waiver}` : ""].join(""),
-    { population: "all such questions", dataset: "these samples" }[one.target] || ""]));
+  const measures = (test) => table("measures", ["verdict", "metric", "value", "interval", "bound", "n", "rule", "about"], test.measures.map((measure) => [
+    verdict(measure.outcome), measure.category ? `${measure.metric} (${measure.category})` : measure.metric, numeric(measure.value), numeric(measure.interval),
+    numeric(measure.bound), numeric(String(measure.n || 0)), [measure.rule || "", measure.waiver ? `, waiver ${measure.waiver}` : ""].join(""),
+    { population: "all such questions", dataset: "these samples" }[measure.target] || ""]));
   const reasons = (test) => {
-    const said = [...new Set([test.not_asked, test.reason, ...test.measures.map((one) => one.reason)].filter(Boolean))];
+    const said = [...new Set([test.not_asked, test.reason, ...test.measures.map((measure) => measure.reason)].filter(Boolean))];
     return said.length > 0 && el("ul", { class: "reasons" }, said.map((line) => el("li", {}, line)));
   };
   const facts = (test) => {
@@ -99,8 +99,8 @@
       el("div", {}, el("dt", {}, name), el("dd", {}, String(value)))));
   };
   const strata = (test) => {
-    const found = Object.entries(test.categories || {});
-    return found.length > 0 && [el("h3", {}, "Score by category"), el("dl", { class: "facts" }, found.map(([name, value]) =>
+    const categories = Object.entries(test.categories || {});
+    return categories.length > 0 && [el("h3", {}, "Score by category"), el("dl", { class: "facts" }, categories.map(([name, value]) =>
       el("div", {}, el("dt", {}, name), el("dd", {}, number(value)))))];
   };
   const spatial = (test) => {
@@ -148,7 +148,7 @@
   };
 
   /* #cell=NAME opens a test: links work, and so do going back and forth. */
-  const asked = () => {
+  const linked = () => {
     if (!location.hash.startsWith("#cell=")) return null;
     try {
       return decodeURIComponent(location.hash.slice(6));
@@ -157,7 +157,7 @@
     }
   };
   const show = () => {
-    const index = byName.get(asked());
+    const index = byName.get(linked());
     if (index === undefined) {
       if (dialog.open) dialog.close();
       return;
@@ -191,7 +191,7 @@
       link.click();
     }
     if (!dialog.open || !["ArrowLeft", "ArrowRight"].includes(event.key) || event.target.closest(".scroll, input")) return;
-    const at = byName.get(asked()) + (event.key === "ArrowLeft" ? -1 : 1);
+    const at = byName.get(linked()) + (event.key === "ArrowLeft" ? -1 : 1);
     if (data.tests[at]) go(data.tests[at].name, true);
   });
   dialog.addEventListener("click", (event) => {
@@ -199,7 +199,7 @@
   });
   dialog.addEventListener("close", () => {
     document.documentElement.classList.remove("covered");
-    if (asked() !== null) history.replaceState(null, "", location.pathname + location.search);
+    if (linked() !== null) history.replaceState(null, "", location.pathname + location.search);
     if (opener && opener.isConnected) opener.focus();
   });
   addEventListener("popstate", show);

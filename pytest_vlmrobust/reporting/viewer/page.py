@@ -266,7 +266,7 @@ class Pages:
         harmful = (mark.cell.setting for mark in marks if mark.flip == "harmful" and mark.cell.setting != NO_IMAGE_NAME)
         named = {"data": entry.dataset, "id": entry.id}
         return {
-            "one": entry,
+            "entry": entry,
             "sample": sample,
             "question": words_of(sample.question) if sample else "",
             "url": address.link("/sample", **named, under=next(harmful, CLEAN_NAME), at=at, among="samples"),

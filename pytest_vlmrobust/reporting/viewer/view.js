@@ -55,25 +55,25 @@
 
   /* While runs go on: how far they are, and their newest verdicts. */
   const part = (run, name) => run.querySelector(`[data-part="${name}"]`);
-  const show = (one) => {
+  const show = (state) => {
     for (const run of document.querySelectorAll("[data-run]")) {
-      if (run.dataset.run !== one.name) continue;
+      if (run.dataset.run !== state.name) continue;
       const entry = run.closest("[data-entry]") || run;
       const decision = part(run, "decision");
-      decision.textContent = `${one.sign} ${one.text}`;
-      decision.className = `chip c-${one.css}`;
-      part(run, "done").textContent = one.done;
+      decision.textContent = `${state.sign} ${state.text}`;
+      decision.className = `chip c-${state.css}`;
+      part(run, "done").textContent = state.done;
       const progress = part(run, "progress");
       if (progress) {
-        progress.max = one.selected || 1;
-        progress.value = one.done;
-        progress.hidden = !one.going;
+        progress.max = state.selected || 1;
+        progress.value = state.done;
+        progress.hidden = !state.going;
       }
-      part(run, "tally").replaceChildren(...one.tally.map((each) => el("li", `c-${each.css}`, link(each.url, ...verdict(each), el("b", "", each.n), ` ${each.name}`))));
+      part(run, "tally").replaceChildren(...state.tally.map((each) => el("li", `c-${each.css}`, link(each.url, ...verdict(each), el("b", "", each.n), ` ${each.name}`))));
       const newest = part(entry, "newest");
-      newest?.replaceChildren(...one.newest.map((each) => el("li", "", el("span", `verdict c-${each.css}`, ...verdict(each), each.name), " ", each.url ? link(each.url, each.id) : each.id)));
+      newest?.replaceChildren(...state.newest.map((each) => el("li", "", el("span", `verdict c-${each.css}`, ...verdict(each), each.name), " ", each.url ? link(each.url, each.id) : each.id)));
       const news = part(run, "news");
-      if (run.dataset.version !== one.version && form) {
+      if (run.dataset.version !== state.version && form) {
         news.querySelector("a").href = location.href;
         news.hidden = false;
       }
@@ -86,9 +86,9 @@
       const query = new URLSearchParams([...going].map((name) => ["run", name]));
       const answer = await fetch(`/live?${query}`);
       if (answer.ok) {
-        for (const one of (await answer.json()).runs) {
-          show(one);
-          if (!one.going) going.delete(one.name);
+        for (const state of (await answer.json()).runs) {
+          show(state);
+          if (!state.going) going.delete(state.name);
         }
       }
     } catch {
