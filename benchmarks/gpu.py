@@ -116,15 +116,15 @@ def _measured(folder: Path, options: argparse.Namespace) -> int:
     cells = [Cell("random", "questions", Setting.parse(setting)) for setting in SETTINGS[: options.settings]]
     evaluation = EvaluationOptions(batch_size=options.batch_size, threads=options.threads)
     gates: list[Run] = []
-    asked: list[list[Request]] = []
+    batches: list[list[Request]] = []
     ratios = []
     for _ in range(options.rounds):
         backend.batches.clear()
         count = options.samples * len(cells)
         gates.append(_run("gate", count, options.device, lambda: gate(backend, cells, str(questions), evaluation)))
-        asked = backend.batches[:BARE_BATCHES]
-        ratios.append(gates[-1].speed / _bare(backend, asked, options.device).speed)
-    _usual(backend, asked[:4], checkpoint, options.device)
+        batches = backend.batches[:BARE_BATCHES]
+        ratios.append(gates[-1].speed / _bare(backend, batches, options.device).speed)
+    _usual(backend, batches[:4], checkpoint, options.device)
     print(f"lanes in the gate: {backend.lanes}; it answers {statistics.median(ratios):.2f} times as many as the bare loop")
     shares = [gate.busy for gate in gates if gate.busy is not None]
     if not shares or not torch.cuda.is_available():
@@ -142,7 +142,7 @@ def _compared(refs: dict[str, ModelRef], questions: str, options: argparse.Names
     """Runs a gate of each model, and compares what they answer to the first batches of the first one."""
     cells = [Cell("random", "questions", Setting.parse(setting)) for setting in SETTINGS[: options.settings]]
     evaluation = EvaluationOptions(batch_size=options.batch_size, threads=options.threads)
-    asked: list[Request] = []
+    requests: list[Request] = []
     answers: dict[str, list[Prediction]] = {}
     for name, ref in refs.items():
         backend = Recorded(ref, BackendOptions(device=options.device, batch_size=options.batch_size))
@@ -150,15 +150,15 @@ def _compared(refs: dict[str, ModelRef], questions: str, options: argparse.Names
         backend.batches.clear()
         print(f"{name}: {json.dumps(backend.describe()['loaded'])}", flush=True)
         _run(name, options.samples * len(cells), options.device, lambda: gate(backend, cells, questions, evaluation))  # noqa: B023
-        asked = asked or [request for batch in backend.batches[:COMPARED_BATCHES] for request in batch]
-        answers[name] = backend.infer(asked)
+        requests = requests or [request for batch in backend.batches[:COMPARED_BATCHES] for request in batch]
+        answers[name] = backend.infer(requests)
         TransformersBackend.close(backend)
-    if failed := [one.error for some in answers.values() for one in some if one.error]:
+    if failed := [answer.error for some in answers.values() for answer in some if answer.error]:
         print(f"FAIL  {len(failed)} answers failed, such as {failed[0]}")
         return 1
     plain, passed = answers.pop("plain"), True
-    for name, found in answers.items():
-        equal = sum(one.logprobs == other.logprobs for one, other in zip(found, plain, strict=True))
+    for name, others in answers.items():
+        equal = sum(answer.logprobs == other.logprobs for answer, other in zip(others, plain, strict=True))
         holds = equal == len(plain) if name == "device_map" else equal < len(plain)
         passed &= holds
         print(f"{'PASS' if holds else 'FAIL'}  {name}: {equal} of {len(plain)} answers are equal to those without it")
@@ -213,37 +213,38 @@ def write_questions(folder: Path, options: argparse.Namespace) -> Path:
     return file
 
 
-def _bare(backend: Recorded, asked: Sequence[Sequence[Request]], device: str) -> Run:
+def _bare(backend: Recorded, batches: Sequence[Sequence[Request]], device: str) -> Run:
     """Times ``generate`` of transformers on prepared inputs, and nothing else."""
     lanes = backend._ready()  # noqa: SLF001 - the same forwards, without what stands around them
     model = lanes.answerer._loaded.model  # noqa: SLF001 - as above
     images = lanes.answerer._loaded.processor.image_processor  # noqa: SLF001 - as above
-    prepared = [_inputs(lanes.answerer, requests, images) for requests in asked]
+    prepared = [_inputs(lanes.answerer, requests, images) for requests in batches]
 
     def loop() -> None:
         for inputs in prepared * 2:
             _generate(model, inputs, device)
 
-    return _run("bare loop", 2 * sum(map(len, asked)), device, loop)
+    return _run("bare loop", 2 * sum(map(len, batches)), device, loop)
 
 
-def _usual(backend: Recorded, asked: Sequence[Sequence[Request]], checkpoint: Path, device: str) -> None:
+def _usual(backend: Recorded, batches: Sequence[Sequence[Request]], checkpoint: Path, device: str) -> None:
     """Times a loop that has the library's processor prepare each batch, and ``generate`` answer it."""
     loaded = backend._ready().answerer._loaded  # noqa: SLF001 - as above
     usual = load_image_processor(ModelSource(str(checkpoint)), "pil")
 
     def loop() -> None:
-        for requests in asked:
+        for requests in batches:
             pictures = [Image.fromarray(image) for request in requests for image in request.images]
             made = usual(pictures, return_tensors="pt")
             _generate(loaded.model, {**_inputs(backend._ready().answerer, requests, None), **made}, device)  # noqa: SLF001
 
-    _run("usual loop", sum(map(len, asked)), device, loop)
+    _run("usual loop", sum(map(len, batches)), device, loop)
 
 
 def _inputs(answerer: Any, requests: Sequence[Request], images: Any) -> dict[str, Any]:
     """Returns the tensors of a batch on the CPU, with numbers for its pictures where a processor is given to make them."""
-    inputs = dict(answerer.encoded([Job(0, one, answerer.letters(one.choices), inputs=answerer.row(one)) for one in requests])[0])
+    jobs = [Job(0, request, answerer.letters(request.choices), inputs=answerer.row(request)) for request in requests]
+    inputs = dict(answerer.encoded(jobs)[0])
     if images is not None and not isinstance(inputs["pixel_values"], torch.Tensor):
         inputs["pixel_values"] = inputs["pixel_values"].on("cpu", torch.float32)
     return inputs
@@ -275,20 +276,20 @@ def _run(what: str, count: int, device: str, call: Callable[[], object]) -> Run:
         clock, processor = time.perf_counter(), time.process_time()
         call()
         seconds, processor = time.perf_counter() - clock, time.process_time() - processor
-    found = Run(count / seconds, statistics.mean(samples) / 100 if samples else None)
-    busy = "not measured" if found.busy is None else f"{found.busy:.1%}"
+    result = Run(count / seconds, statistics.mean(samples) / 100 if samples else None)
+    busy = "not measured" if result.busy is None else f"{result.busy:.1%}"
     print(
-        f"{what:<11}{found.speed:8.1f} pictures/s {seconds:7.1f} s {processor:7.1f} s of the processor   busy {busy}", flush=True
+        f"{what:<11}{result.speed:8.1f} pictures/s {seconds:7.1f} s {processor:7.1f} s of the processor   busy {busy}", flush=True
     )
-    return found
+    return result
 
 
 @contextmanager
 def _sampled(device: str) -> Iterator[list[float]]:
     """Yields a list; when the block has ended, it holds the percentages of time that a kernel ran, as nvidia-smi samples them."""
-    found: list[float] = []
+    percentages: list[float] = []
     if which("nvidia-smi") is None or not device.startswith("cuda"):
-        yield found
+        yield percentages
         return
     name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
     ask = ["nvidia-smi", "-i", name, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
@@ -296,9 +297,9 @@ def _sampled(device: str) -> Iterator[list[float]]:
     with subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - a constant command
         if process.stdout is not None:
             process.stdout.readline()  # it has begun
-        yield found
+        yield percentages
         process.terminate()
-        found += [float(line) for line in (process.stdout or ()) if line.strip().isdigit()]
+        percentages += [float(line) for line in (process.stdout or ()) if line.strip().isdigit()]
 
 
 def _by_profiler(call: Callable[[], object]) -> float:

@@ -151,12 +151,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--thorough", action="store_true", help="try as many examples as the profile vlm-thorough")
     options: Any = parser.parse_args(arguments)
     profile = "vlm-thorough" if options.thorough else "vlm-fast"
-    found = {}
+    laws = {}
     for mutant in (*MUTANTS, *SOUND):
-        law = found[mutant] = mutant.found_by(PROFILES[profile])
+        law = laws[mutant] = mutant.found_by(PROFILES[profile])
         print(f"{mutant.name:30}  {mutant.base:16}  {law or '-'}{'*' * (law not in {'', 'reference'})}", flush=True)
-    dead = sum(bool(found[mutant]) for mutant in MUTANTS)
-    wronged = sum(bool(found[mutant]) for mutant in SOUND)
+    dead = sum(bool(laws[mutant]) for mutant in MUTANTS)
+    wronged = sum(bool(laws[mutant]) for mutant in SOUND)
     print(f"\n{profile}: {dead} of {len(MUTANTS)} mutants found, {PROMISED[profile]} promised; {wronged} of {len(SOUND)} others")
     return int(dead < PROMISED[profile] or wronged > 0)
 

@@ -129,15 +129,15 @@ def medians(calls: Mapping[str, Call], *, quick: bool = False) -> dict[str, floa
     They take turns of some calls each. The first of a turn is not counted: it finds the caches as another library left them.
     A call leaves the turns when enough is known of it; a slow one would take minutes that say nothing new.
     """
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     in_turn, least = (2, 2) if quick else (CALLS_IN_TURN, LEAST_TURNS)
     for turn in range(MOST_TURNS):
         for name, call in calls.items():
-            if turn >= least and sum(found[name]) >= ENOUGH:
+            if turn >= least and sum(times[name]) >= ENOUGH:
                 continue
             call(turn)
-            found[name] += [_milliseconds(call, in_turn * turn + each) for each in range(in_turn)]
-    return {name: statistics.median(values) for name, values in found.items()}
+            times[name] += [_milliseconds(call, in_turn * turn + each) for each in range(in_turn)]
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def throughput(settings: Sequence[str], pictures: Sequence[Image], threads: int) -> Throughput:
@@ -152,7 +152,7 @@ def throughput(settings: Sequence[str], pictures: Sequence[Image], threads: int)
                 done.result()
         return Throughput(threads, time.perf_counter() - clock, time.process_time() - processor)
 
-    return min((once() for _ in range(THREAD_REPEATS)), key=lambda found: found.clock)
+    return min((once() for _ in range(THREAD_REPEATS)), key=lambda run: run.clock)
 
 
 def warm_allocator() -> None:
@@ -179,5 +179,5 @@ def _row(setting: str, picture: Image, floor: Call, theirs: Mapping[str, Filter]
     def bound(call: Filter) -> Call:
         return lambda _: call(picture)
 
-    found = medians({"": ours, "floor": floor} | {peer: bound(call) for peer, call in theirs.items()}, quick=quick)
-    return Row(setting, found.pop(""), found.pop("floor"), found)
+    by_call = medians({"": ours, "floor": floor} | {peer: bound(call) for peer, call in theirs.items()}, quick=quick)
+    return Row(setting, by_call.pop(""), by_call.pop("floor"), by_call)

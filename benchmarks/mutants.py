@@ -89,15 +89,15 @@ def mutants(module: str) -> list[Mutant]:
     """Returns every mutant of a module, in the order of its lines."""
     tree = ast.parse((ROOT / PACKAGE / module).read_text(encoding="utf-8"))
     count = sum(1 for _ in _places(tree))
-    found = []
+    changes = []
     for place in range(count):
         changed = deepcopy(tree)
         node, change = list(_places(changed))[place]
         before = ast.unparse(node)
         line = node.lineno
         change()
-        found.append(Mutant(module, line, _short(before), _short(ast.unparse(node)), ast.unparse(changed)))
-    return [mutant for mutant in found if mutant.before != mutant.after]
+        changes.append(Mutant(module, line, _short(before), _short(ast.unparse(node)), ast.unparse(changed)))
+    return [mutant for mutant in changes if mutant.before != mutant.after]
 
 
 def _places(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Callable[[], None]]]:

@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads that prepare requests ahead")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
-    asked = EvaluationOptions(sample=options.samples, batch_size=options.batch_size, threads=options.threads)
+    evaluation = EvaluationOptions(sample=options.samples, batch_size=options.batch_size, threads=options.threads)
     threads = torch.get_num_threads()  # before any backend changes it
     backend = Recorded(resolve("tiny"), BackendOptions(batch_size=options.batch_size))
     backend.infer([Request("", (), "Is it?")])
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     for _ in range(options.rounds):
         backend.batches.clear()
         backend.times.computing = 0.0
-        gates.append(_timed(lambda: gate(backend, CELLS, "shapes", asked)))
+        gates.append(_timed(lambda: gate(backend, CELLS, "shapes", evaluation)))
         busy.append(backend.times.computing / backend.lanes / gates[-1][0])
         loops.append(_bare_loop(backend, threads))
         print(f"gate {_said(gates[-1])}, {busy[-1]:.0%} of it computing   bare loop {_said(loops[-1])}", flush=True)
@@ -157,15 +157,16 @@ def gate(backend: Recorded, cells: Sequence[Cell], questions: str, options: Eval
 def _bare_loop(backend: Recorded, threads: int) -> Times:
     """Returns how long the model takes for the batches that it was given, with so many threads of torch."""
     model = backend._ready().answerer  # noqa: SLF001 - the same forwards, without what stands around them
-    own = torch.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
     times = [_forward(model, requests) for requests in backend.batches]
-    torch.set_num_threads(own)
+    torch.set_num_threads(before)
     return sum(clock for clock, _ in times), sum(processor for _, processor in times)
 
 
 def _forward(model: Answerer, requests: Sequence[Request]) -> Times:
-    inputs = model.encoded([Job(0, one, model.letters(one.choices), inputs=model.row(one)) for one in requests])[0]
+    jobs = [Job(0, request, model.letters(request.choices), inputs=model.row(request)) for request in requests]
+    inputs = model.encoded(jobs)[0]
     return _timed(lambda: model._generate(inputs, 1, [], output_logits=True))  # noqa: SLF001 - as above
 
 

@@ -60,18 +60,18 @@ class Target:
     """A number, and where it has to be."""
 
     what: str
-    found: float
+    value: float
     bound: float
     at_least: bool = False
 
     @property
     def met(self) -> bool:
         """Whether the number is where it has to be."""
-        return self.found >= self.bound if self.at_least else self.found <= self.bound
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
 
     def __str__(self) -> str:
         side = "least" if self.at_least else "most"
-        return f"{'PASS' if self.met else 'FAIL'}  {self.what}: {self.found:.2f} (expected: at {side} {self.bound:g})"
+        return f"{'PASS' if self.met else 'FAIL'}  {self.what}: {self.value:.2f} (expected: at {side} {self.bound:g})"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -129,20 +129,20 @@ def _targets(size: Size, rows: Sequence[Row], peers: Sequence[Peer]) -> list[Tar
     """Returns what is expected of one table; means and sums are judged only where all published settings are in it."""
     at = f"{size[0]}x{size[1]}"
     slowest = max(rows, key=lambda row: row.ours)
-    found = [Target(f"{at}: ms of the slowest, {slowest.setting}", slowest.ours, SLOWEST[size])] if size in SLOWEST else []
+    targets = [Target(f"{at}: ms of the slowest, {slowest.setting}", slowest.ours, SLOWEST[size])] if size in SLOWEST else []
     for peer in peers:
         slow = [row for row in rows if row.ratio(peer.name) < EACH[peer.name] and row.ours > FLOOR * row.floor]
         names = "".join(f", {row.setting} ({row.ratio(peer.name):.2f})" for row in slow)
         what = f"{at}: settings below {EACH[peer.name]:g} times {peer.title} and above {FLOOR} floors{names}"
-        found.append(Target(what, len(slow), 0))
+        targets.append(Target(what, len(slow), 0))
     if {row.setting for row in rows} != {*perturbations.names("robustbench")}:
-        return found
+        return targets
     for peer in peers:
         what = f"{at}: times as fast as {peer.title}, geometric mean of {len(_ratios(rows, peer))}"
-        found.append(Target(what, statistics.geometric_mean(_ratios(rows, peer)), RATIO[peer.name], at_least=True))
+        targets.append(Target(what, statistics.geometric_mean(_ratios(rows, peer)), RATIO[peer.name], at_least=True))
     if size in TOTAL:
-        found.append(Target(f"{at}: ms of all {len(rows)}", sum(row.ours for row in rows), TOTAL[size]))
-    return found
+        targets.append(Target(f"{at}: ms of all {len(rows)}", sum(row.ours for row in rows), TOTAL[size]))
+    return targets
 
 
 def _ratios(rows: Sequence[Row], peer: Peer) -> list[float]:
@@ -189,11 +189,11 @@ def _print_failures(peers: Sequence[Peer]) -> None:
             print(f"  {name}: {error}")
 
 
-def _print_threads(found: Sequence[Throughput], count: int, size: Size) -> None:
+def _print_threads(rows: Sequence[Throughput], count: int, size: Size) -> None:
     print(f"\n{count} settings of {PICTURES} pictures of {size[0]}x{size[1]} on {_cores()} cores, if no other program uses them")
     print(f"{'threads':>9}{'clock s':>9}{'CPU s':>9}{'ratio':>9}")
-    for each in found:
-        print(f"{each.threads:9}{each.clock:9.2f}{each.processor:9.2f}{found[0].clock / each.clock:9.2f}")
+    for each in rows:
+        print(f"{each.threads:9}{each.clock:9.2f}{each.processor:9.2f}{rows[0].clock / each.clock:9.2f}")
 
 
 def _report(

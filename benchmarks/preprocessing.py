@@ -75,8 +75,8 @@ def _processors() -> dict[str, Any]:
 def _row(name: str, library: Any, size: Size) -> bool:
     """Prints one row; returns whether both ways gave the same bits."""
     fast, picture = accelerated(library), Image.fromarray(drawn(size))
-    expected, found = (each(picture, return_tensors="np") for each in (library, fast))
-    same = preprocessing_of(fast) == "fast" and all(expected[key].tobytes() == found[key].tobytes() for key in expected)
+    expected, actual = (each(picture, return_tensors="np") for each in (library, fast))
+    same = preprocessing_of(fast) == "fast" and all(expected[key].tobytes() == actual[key].tobytes() for key in expected)
     _, down, across = (int(count) * library.patch_size for count in expected["image_grid_thw"][0])
     calls: dict[str, Call] = {
         "library": lambda _: library(picture, return_tensors="pt"),
@@ -125,8 +125,8 @@ def _print_threads() -> None:
     library = processors[next(iter(PATCHES))]
     fast, pictures = accelerated(library), [Image.fromarray(drawn((640, 480), seed)) for seed in range(8)]
     for name, processor in (("library", library), ("table", fast)):
-        one, two = (_seconds(processor, pictures, threads) for threads in (1, 2))
-        print(f"{name}, 640x480, by the clock: two threads {one / two:.2f} times as fast as one")
+        single, double = (_seconds(processor, pictures, threads) for threads in (1, 2))
+        print(f"{name}, 640x480, by the clock: two threads {single / double:.2f} times as fast as one")
 
 
 def _seconds(processor: Any, pictures: Sequence[Image.Image], threads: int) -> float:

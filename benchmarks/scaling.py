@@ -122,14 +122,14 @@ def processes_table(folder: Path, samples: int) -> bool:
     (folder / "models.yaml").write_text("models:\n  m: {backend: sleeping, path: models.yaml}\n", encoding="utf-8")
     (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
     print("| processes | asking took | ideal | ratio | inferences | batches |\n|--:|--:|--:|--:|--:|--:|", flush=True)
-    found = []
+    counts = []
     for processes in PROCESSES:
         slept = Slept.run(folder, processes)
         ideal = slept.device / processes
         times = f"{slept.clock:.2f} s | {ideal:.2f} s | {slept.clock / ideal:.2f}"
         print(f"| {processes} | {times} | {slept.answers:,} | {slept.batches:,} |", flush=True)
-        found.append(slept.answers)
-    return len(set(found)) == 1
+        counts.append(slept.answers)
+    return len(set(counts)) == 1
 
 
 # Lanes.

@@ -90,10 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--answers", type=int, default=2_000, help="answers that each reader reads in a turn")
     count = parser.parse_args(arguments).answers
     texts = [f"{ANSWERS[number % len(ANSWERS)]} {number}" for number in range(count)]
-    found = fastest({"peer": _PEER.search, **readers()}, texts)
-    peer = found.pop("peer")
+    by_reader = fastest({"peer": _PEER.search, **readers()}, texts)
+    peer = by_reader.pop("peer")
     print(f"{'reader':<10}{'s / 10,000':>12}{'times the peer':>16}")
-    for name, seconds in found.items():
+    for name, seconds in by_reader.items():
         print(f"{name:<10}{seconds / count * 10_000:>12.2f}{seconds / peer:>16.0f}")
     print(f"\n{'reader':<10}{'slowest piece':<18}{'seconds':>10}{'growth':>8}")
     backtracks = False

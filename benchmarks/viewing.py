@@ -84,8 +84,8 @@ def measure(directory: Path) -> None:
     }
     for name, task in tasks.items():
         start = time.process_time()
-        found = len(task())
-        print(f"{name:28} {time.process_time() - start:6.2f} s  {found:>9,} found")
+        count = len(task())
+        print(f"{name:28} {time.process_time() - start:6.2f} s  {count:>9,} found")
     print(
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB of memory at most, the making of the run included"
     )

@@ -156,8 +156,8 @@ def targets(node: ast.Import | ast.ImportFrom, package: str, known: dict[str, Pa
     if node.level:
         parts = package.split(".")
         base = ".".join([*parts[: len(parts) - node.level + 1], *([base] if base else [])])
-    found = {f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names}
-    return found & set(known)
+    imported = {f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names}
+    return imported & set(known)
 
 
 def count_lines(path: Path) -> Lines:
@@ -222,12 +222,12 @@ def circles(modules: dict[str, Module]) -> list[set[str]]:
         if module.path.name != "__init__.py"
     }
     reach = {name: reachable(graph, name) for name in graph}
-    found: list[set[str]] = []
+    loops: list[set[str]] = []
     for name in graph:
         loop = {other for other in reach[name] if name in reach.get(other, set())}
-        if loop and loop not in found:
-            found.append(loop)
-    return found
+        if loop and loop not in loops:
+            loops.append(loop)
+    return loops
 
 
 def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
@@ -244,19 +244,19 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
 
 def pages(root: Path) -> str:
     """Returns a table of the pages, and then each long sentence and large cell."""
-    rows, found, total = [], [], 0
+    rows, faults, total = [], [], 0
     for path in [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]:
         page = Page.read(path)
         name = path.relative_to(root).as_posix()
         counts = f"{page.mean_sentence:.0f} | {len(page.long_sentences)} | {len(page.large_cells)}"
         rows.append(f"| {name} | {page.words:,} | {counts} |")
-        found += [f"{name}: {count_words(text)} words: {text}" for text in (*page.long_sentences, *page.large_cells)]
+        faults += [f"{name}: {count_words(text)} words: {text}" for text in (*page.long_sentences, *page.large_cells)]
         total += page.words
     head = [
         f"| page | words | a sentence | sentences above {LONGEST_SENTENCE} | cells above {LARGEST_CELL} |",
         "|---|--:|--:|--:|--:|",
     ]
-    return "\n".join([*head, *rows, f"| all | {total:,} | | | |", "", *found])
+    return "\n".join([*head, *rows, f"| all | {total:,} | | | |", "", *faults])
 
 
 @dataclass
