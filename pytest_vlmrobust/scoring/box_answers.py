@@ -76,7 +76,7 @@ Statement: TypeAlias = RawBox | Stop | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Requested:
     """The requested attributes, and the patterns that recognise their names."""
 
     attributes: tuple[str, ...]
@@ -92,7 +92,7 @@ class Asked:
     """The name of an attribute (``name``) at the beginning of a text, about the box before it: ``is the left eye,``."""
 
     @classmethod
-    def of(cls, attributes: Collection[str]) -> Asked:
+    def of(cls, attributes: Collection[str]) -> Requested:
         """Returns the patterns for ``attributes``; the same attributes are compiled once."""
         return _compile_names(tuple(attributes))
 
@@ -113,58 +113,58 @@ class Shown:
 Statements: TypeAlias = dict[str, Statement]
 
 
-def by_attribute(shown: Shown, asked: Asked) -> Statements:
+def by_attribute(shown: Shown, requested: Requested) -> Statements:
     """``{"left_eye": {"x1": 10, …}}``, ``{"Left Eye": [10, 20, 30, 40]}``, ``{"nose": {"bbox": […]}}``, at any depth."""
-    members = [(asked.attribute(key), member) for key, member in _members(shown.value, asked)]
+    members = [(requested.attribute(key), member) for key, member in _members(shown.value, requested)]
     return _merge_statements((attribute, box_in(member)) for attribute, member in members if attribute)
 
 
-def labelled_boxes(shown: Shown, asked: Asked) -> Statements:
+def labelled_boxes(shown: Shown, requested: Requested) -> Statements:
     """``[{"label": "left eye", "bbox_2d": [10, 20, 30, 40]}, …]``; also ``attribute``, ``name``, and other names of the box."""
     entries = [entry for entry in _walk(shown.value) if isinstance(entry, dict)]
-    labels = ((_label(entry, asked), entry) for entry in entries)
+    labels = ((_label(entry, requested), entry) for entry in entries)
     return _merge_statements((label, box_in(entry)) for label, entry in labels if label)
 
 
-def ref_box(shown: Shown, asked: Asked) -> Statements:
+def ref_box(shown: Shown, requested: Requested) -> Statements:
     """``<ref>left eye</ref><box>[[10, 20, 30, 40]]</box>``."""
-    return _statement_after_name(shown, asked, tagged=True)
+    return _statement_after_name(shown, requested, tagged=True)
 
 
-def named_boxes(shown: Shown, asked: Asked) -> Statements:
+def named_boxes(shown: Shown, requested: Requested) -> Statements:
     """``Left eye: [10, 20, 30, 40]``, ``the nose is at (10, 20, 30, 40)``, ``left eye(10,20),(30,40)``."""
-    return _statement_after_name(shown, asked, tagged=False)
+    return _statement_after_name(shown, requested, tagged=False)
 
 
-def bare(shown: Shown, asked: Asked) -> Statements:
+def bare(shown: Shown, requested: Requested) -> Statements:
     """``[10, 20, 30, 40]`` if a single attribute is requested and no box has its name: the only box, under any name."""
-    if len(asked.attributes) > 1:
+    if len(requested.attributes) > 1:
         return {}
     boxes = {box for value in _walk(shown.value) if isinstance(box := box_in(value), RawBox)}
-    return {asked.attributes[0]: boxes.pop() if len(boxes) == 1 else Stop.AMBIGUOUS} if boxes else {}
+    return {requested.attributes[0]: boxes.pop() if len(boxes) == 1 else Stop.AMBIGUOUS} if boxes else {}
 
 
-def none_found(shown: Shown, asked: Asked) -> Statements:
+def none_found(shown: Shown, requested: Requested) -> Statements:
     """``[]``, ``{}``, ``{"final_answer": []}``: the model found nothing."""
     members = list(shown.value.values()) if isinstance(shown.value, dict) else []
     empty = not shown.value or any(member in ([], {}) for member in members)
     full = any(isinstance(member, list | dict) and member for member in members)
     stands_alone = not shown.before[-1:].isalnum()  # the braces of \boxed{} are not separate
-    return dict.fromkeys(asked.attributes) if empty and not full and stands_alone else {}
+    return dict.fromkeys(requested.attributes) if empty and not full and stands_alone else {}
 
 
-def named_after(shown: Shown, after: str, asked: Asked) -> re.Match[str] | None:
+def named_after(shown: Shown, after: str, requested: Requested) -> re.Match[str] | None:
     """Returns the name right ``after`` a box that was not read. That name does not belong to the next box."""
-    return asked.following.match(after) if isinstance(box_in(shown.value), RawBox) else None
+    return requested.following.match(after) if isinstance(box_in(shown.value), RawBox) else None
 
 
-def unread_attributes(shown: Shown, statements: Statements, asked: Asked) -> frozenset[str]:
+def unread_attributes(shown: Shown, statements: Statements, requested: Requested) -> frozenset[str]:
     """Returns the attributes whose boxes no rule could read: several at once, or after unknown words."""
     if Stop.AMBIGUOUS in statements.values():
         return frozenset(name for name, statement in statements.items() if statement is Stop.AMBIGUOUS)
     if statements or not isinstance(box_in(shown.value), RawBox) or _DENIED.search(shown.before):
         return frozenset()
-    names = (asked.attribute(match["name"]) for match in asked.mentioned.finditer(shown.before))
+    names = (requested.attribute(match["name"]) for match in requested.mentioned.finditer(shown.before))
     return frozenset(filter(None, names))
 
 
@@ -245,17 +245,17 @@ def _coordinate(value: Any) -> tuple[float, bool] | None:
     return float(value), bool(percent)
 
 
-def _members(value: Any, asked: Asked) -> Iterator[tuple[str, Any]]:
+def _members(value: Any, requested: Requested) -> Iterator[tuple[str, Any]]:
     """Yields the members of every object in ``value``, but does not descend into the value of an attribute."""
     whole = _parse_whole(value) if isinstance(value, str) else value
     if isinstance(whole, list):
         for item in whole:
-            yield from _members(item, asked)
+            yield from _members(item, requested)
     elif isinstance(whole, dict):
         for key, member in whole.items():
             yield key, member
-            if not asked.attribute(key):
-                yield from _members(member, asked)
+            if not requested.attribute(key):
+                yield from _members(member, requested)
 
 
 def _walk(value: Any) -> Iterator[Any]:
@@ -272,18 +272,18 @@ def _parse_whole(text: str) -> Any:
     return values[0].value if values and (values[0].start, values[0].end) == (0, len(text.strip())) else None
 
 
-def _label(entry: Mapping[str, Any], asked: Asked) -> str | None:
+def _label(entry: Mapping[str, Any], requested: Requested) -> str | None:
     spelled = {_bare(key): member for key, member in entry.items()}
     labels = (spelled.get(key) for key in _LABEL_KEYS)
-    return next((attribute for label in labels if isinstance(label, str) and (attribute := asked.attribute(label))), None)
+    return next((attribute for label in labels if isinstance(label, str) and (attribute := requested.attribute(label))), None)
 
 
-def _statement_after_name(shown: Shown, asked: Asked, *, tagged: bool) -> Statements:
+def _statement_after_name(shown: Shown, requested: Requested, *, tagged: bool) -> Statements:
     statement = box_in(shown.value)
-    match = asked.announced.search(shown.before) if statement is not Stop.NONE else None
-    if not match or bool(match["tag"]) is not tagged or asked.coupled.search(shown.before, 0, match.start()):
+    match = requested.announced.search(shown.before) if statement is not Stop.NONE else None
+    if not match or bool(match["tag"]) is not tagged or requested.coupled.search(shown.before, 0, match.start()):
         return {}
-    attribute = asked.attribute(match["name"])
+    attribute = requested.attribute(match["name"])
     return {attribute: statement} if attribute else {}
 
 
@@ -302,7 +302,7 @@ def _bare(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compile_names(attributes: tuple[str, ...]) -> Asked:
+def _compile_names(attributes: tuple[str, ...]) -> Requested:
     words = (re.split(r"[\W_]+", attribute) for attribute in attributes)
     names = "|".join(r"[\s_-]?".join(map(re.escape, parts)) for parts in words)
     announced = rf"(?:(?P<tag><ref>)\s*(?:the\s)?|(?<![^\W_]))(?P<name>{names})(?:(?(tag)\s*</ref>\s*<box>\s*|{_LINK}))\Z"
@@ -310,7 +310,7 @@ def _compile_names(attributes: tuple[str, ...]) -> Asked:
     coupled = rf"{mentioned}\W{{1,9}}(?:and|or)\W{{1,9}}(?:the\s)?\Z"
     following = rf"[^\w.;:\n]{{1,9}}(?:(?:is|for|as)\s)?(?:the\s)?{mentioned}(?!\W{{0,3}}[:=])(?!\s(?:is|at|lies)\s)"
     patterns = (re.compile(pattern, re.IGNORECASE) for pattern in (announced, mentioned, coupled, following))
-    return Asked(attributes, {_bare(attribute): attribute for attribute in attributes}, *patterns)
+    return Requested(attributes, {_bare(attribute): attribute for attribute in attributes}, *patterns)
 
 
 # Which of the boxes in a text are the answer? The last group of boxes that belong together.
@@ -480,7 +480,7 @@ _IN_POINTS = re.compile(
 _LOCATED = re.compile(r"<loc(\d{4})><loc(\d{4})><loc(\d{4})><loc(\d{4})>[ \t]*([^<;\n]*)")
 """PaliGemma's boxes: top, left, bottom and right in 1024ths, and what they are of."""
 
-BOX_RULES: Final[Mapping[str, Callable[[Shown, Asked], Statements]]] = {
+BOX_RULES: Final[Mapping[str, Callable[[Shown, Requested], Statements]]] = {
     "by_attribute": by_attribute,
     "labelled": labelled_boxes,
     "ref_box": ref_box,
@@ -522,7 +522,7 @@ def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
     document = read_json(listed)
     if document.cut is not None:
         return BoxExtraction(None, Stop.TRUNCATED.value)
-    return _last_answer(listed, document, Asked.of(attributes))
+    return _last_answer(listed, document, Requested.of(attributes))
 
 
 def _with_lists(text: str) -> str:
@@ -534,38 +534,38 @@ def _with_lists(text: str) -> str:
     return _UNNAMED_TAG.sub("", text)
 
 
-def _object(found: re.Match[str]) -> str:
-    return f"{{{', '.join(f'{name}: {number}' for name, number in re.findall(_NAME_OF_NUMBER, found[0]))}}}"
+def _object(match: re.Match[str]) -> str:
+    return f"{{{', '.join(f'{name}: {number}' for name, number in re.findall(_NAME_OF_NUMBER, match[0]))}}}"
 
 
-def _percentages(found: re.Match[str]) -> str:
-    top, left, bottom, right = (f"{int(number) / 10.24}%" for number in found.groups()[:4])
-    name = f"<ref>{found[5].strip()}</ref><box>" if found[5].strip() else ""
+def _percentages(match: re.Match[str]) -> str:
+    top, left, bottom, right = (f"{int(number) / 10.24}%" for number in match.groups()[:4])
+    name = f"<ref>{match[5].strip()}</ref><box>" if match[5].strip() else ""
     return f'{name}{{"x1": {left}, "y1": {top}, "x2": {right}, "y2": {bottom}}}'
 
 
-def _last_answer(text: str, document: Document, asked: Asked) -> BoxExtraction:
-    readings, end = _readings(text, document, asked)
+def _last_answer(text: str, document: Document, requested: Requested) -> BoxExtraction:
+    readings, end = _readings(text, document, requested)
     answer = last_answer(readings, text[end:])
     if not answer.is_clear:
         return BoxExtraction(None, Stop.AMBIGUOUS.value)
     if not answer.boxes:
         return BoxExtraction(None, (Stop.REFUSAL if is_refusal(plain_text(text).lower()) else Stop.NONE).value)
-    return BoxExtraction({name: answer.boxes.get(name) for name in asked.attributes}, answer.rule)
+    return BoxExtraction({name: answer.boxes.get(name) for name in requested.attributes}, answer.rule)
 
 
-def _readings(text: str, document: Document, asked: Asked) -> tuple[list[Reading], int]:
+def _readings(text: str, document: Document, requested: Requested) -> tuple[list[Reading], int]:
     """Returns the readings of all objects and lists with boxes, and the end of the last in ``text``."""
     readings: list[Reading] = []
     previous = since = 0
     for value, start, end in document.values[-MOST_TRIED:]:
         shown = Shown(value, text[max(previous, start - _REACH) : start])
-        rule, statements = _apply_box_rules(shown, asked)
+        rule, statements = _apply_box_rules(shown, requested)
         boxes = {name: statement for name, statement in statements.items() if not isinstance(statement, Stop)}
-        owed = frozenset() if boxes else unread_attributes(shown, statements, asked)
+        owed = frozenset() if boxes else unread_attributes(shown, statements, requested)
         previous = end
-        if not statements and (after := named_after(shown, text[end : end + _REACH], asked)):
-            owed |= frozenset(filter(None, [asked.attribute(after["name"])]))
+        if not statements and (after := named_after(shown, text[end : end + _REACH], requested)):
+            owed |= frozenset(filter(None, [requested.attribute(after["name"])]))
             previous += after.end()
         if boxes or owed:
             readings.append(Reading(boxes, rule, text[since:start], owed))
@@ -573,9 +573,9 @@ def _readings(text: str, document: Document, asked: Asked) -> tuple[list[Reading
     return readings, since
 
 
-def _apply_box_rules(shown: Shown, asked: Asked) -> tuple[str, Statements]:
+def _apply_box_rules(shown: Shown, requested: Requested) -> tuple[str, Statements]:
     for name, rule in BOX_RULES.items():
-        statements = rule(shown, asked)
+        statements = rule(shown, requested)
         if statements:
             return name, statements
     return "", {}

@@ -63,7 +63,7 @@ def score_box_hit(sample: Sample, prediction: Prediction) -> Score:
     if overlap_score.state != "scored":
         return overlap_score
     overlaps = box_scores(sample, prediction).overlaps.values()
-    return dataclasses.replace(overlap_score, value=sum(found >= HIT for found in overlaps) / len(overlaps))
+    return dataclasses.replace(overlap_score, value=sum(overlap >= HIT for overlap in overlaps) / len(overlaps))
 
 
 def read_boxes(sample: Sample, prediction: Prediction) -> dict[str, Box | None] | None:
@@ -229,10 +229,10 @@ def _fits(sample: Sample, prediction: Prediction) -> Mapping[str, float]:
 
 def _spaces(truth: Localisation, prediction: Prediction) -> Iterator[tuple[str, BoxSpace]]:
     """Yields the possible conventions; for the question's own convention, the space in the question."""
-    asked, seen = truth.spoken, _size_after_processor(prediction)
+    space, seen = truth.spoken, _size_after_processor(prediction)
     for name in CONVENTIONS:
-        if name == asked.name:
-            yield name, asked
+        if name == space.name:
+            yield name, space
         elif seen or not name.startswith(RESIZED_PIXELS):
             yield name, box_space(name, truth.size, seen)
 

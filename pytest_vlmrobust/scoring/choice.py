@@ -123,12 +123,12 @@ _COMPARED = re.compile(r"(?<!rather )(?<!other )\bthan (?:the |an? )?$", re.IGNO
 def _is_beside(mention: Mention, text: str) -> bool:
     """Whether an option is only mentioned next to another one: "while the truck is green", "larger than the cat"."""
     compared = _COMPARED.search(text, max(0, mention.start - 10), mention.start)
-    return bool(compared) or (mention.before.void and not mention.denied and not mention.asked)
+    return bool(compared) or (mention.before.void and not mention.denied and not mention.questioned)
 
 
 def _is_part_of_another(meant: set[str], text: str, options: Options) -> bool:
     """Whether the words of a longer option stand in the text, apart from each other: "a light shade of red" for "light red"."""
-    said, words = set(tokens(text.lower())), {letter: set(own.split()) for letter, own in options.lowered.items()}
+    said, words = set(tokens(text.lower())), {letter: set(option.split()) for letter, option in options.lowered.items()}
     return any(words[letter] < words[other] <= said for letter in meant for other in options.letters - meant)
 
 
@@ -237,8 +237,8 @@ _ANSWER_LINE = re.compile(
 def _content(said: str, options: Options, within: int) -> Outcome:
     if within >= DEEPEST_TAG:
         return Stop.NONE
-    found = _read(said, options, within + 1)
-    return found.answer or next((stop for stop in Stop if stop.value == found.rule), Stop.NONE)
+    content = _read(said, options, within + 1)
+    return content.answer or next((stop for stop in Stop if stop.value == content.rule), Stop.NONE)
 
 
 def _in_json(reply: str, document: Document, options: Options, within: int) -> Outcome:
@@ -488,8 +488,8 @@ def _in_words(text: str, options: Options) -> Outcome:
         return None
     table: dict[str, Any] = {}
     for match in matches:
-        letter, own = match["letter"], strip_ends(match["text"])
-        if letter not in options.letters or letter in table or (own and options.exact(own) != letter):
+        letter, rest = match["letter"], strip_ends(match["text"])
+        if letter not in options.letters or letter in table or (rest and options.exact(rest) != letter):
             return None
         table[letter] = match["mark"]
     if len(table) == 1 and not isinstance(_mark(matches[0]["mark"]), bool):

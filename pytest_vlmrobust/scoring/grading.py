@@ -95,12 +95,12 @@ def _only(content: str | None) -> Outcome:
 def _statement(reply: str) -> Outcome:
     """``The answer is red``, ``Answer: red``: the last one, to the end of its sentence or line."""
     text = plain_text(reply)
-    found = [match for match in _STATEMENT.finditer(text) if (match["answer"] or match["chinese"] or "").strip()]
-    if not found:
+    statements = [match for match in _STATEMENT.finditer(text) if (match["answer"] or match["chinese"] or "").strip()]
+    if not statements:
         return None
-    if _TAKEN_BACK.match(text, found[-1].end()):
+    if _TAKEN_BACK.match(text, statements[-1].end()):
         return Stop.AMBIGUOUS
-    return str(found[-1]["answer"] or found[-1]["chinese"]).strip()
+    return str(statements[-1]["answer"] or statements[-1]["chinese"]).strip()
 
 
 _TAKEN_BACK = re.compile(r"[\s.!]*(?:no,|wait\b|correction\b|scratch that\b|hold on\b)", re.IGNORECASE)

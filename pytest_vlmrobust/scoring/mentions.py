@@ -39,7 +39,7 @@ class Mention(NamedTuple):
     recited: bool = False
     turn: int = 0
     """The end of the last correction before it."""
-    asked: bool = False
+    questioned: bool = False
 
     @property
     def denied(self) -> bool:
@@ -49,7 +49,7 @@ class Mention(NamedTuple):
     @property
     def held(self) -> bool:
         """Whether the text neither denies it, nor asks for, supposes or only recites it."""
-        return not (self.denied or self.before.void or self.after.void or self.asked or self.recited)
+        return not (self.denied or self.before.void or self.after.void or self.questioned or self.recited)
 
 
 def lower(text: str) -> str:
@@ -62,11 +62,11 @@ def find_mentions(text: str, options: Options) -> list[Mention]:
     """Returns every mention of an option in ``text`` in order, with the effect of the words around it."""
     lowered = lower(text)
     letters = list(_letters(text, options))
-    own = [(each.start, each.end) for each in letters if each.labelled]
+    labelled = [(each.start, each.end) for each in letters if each.labelled]
     said = [
         Mention(start, end, each, in_words=True, partial=partial)
         for start, end, each, partial in options.mentions(lowered)
-        if not any(begin <= start and end <= stop for begin, stop in own)
+        if not any(begin <= start and end <= stop for begin, stop in labelled)
     ]
     covered = [(each.start, each.end) for each in said if each.end - each.start > 1]
     letters = [each for each in letters if not any(begin <= each.start and each.end <= stop for begin, stop in covered)]
@@ -110,12 +110,12 @@ def _letter(match: re.Match[str], text: str, options: Options) -> Mention:
     opened, closed = text[max(0, start - 2) : start], text[end : end + 1]
     marked = opened[-1:] in tuple("([{\"'<") and closed in tuple(")]}\"'>") and opened[:-1] != "/"
     label = _LABEL.match(text, end)
-    contradicted = letter in options.letters and any(letter not in own for own in _said_beside(text, start, end, options))
+    contradicted = letter in options.letters and any(letter not in letters for letters in _said_beside(text, start, end, options))
     if not label or letter not in options.letters:
         return Mention(start, end, frozenset(letter), marked=marked, contradicted=contradicted)
-    own = options.begins(text[label.end() : label.end() + _LONGEST_OWN], letter)
-    if own:
-        return Mention(start, label.end() + own, frozenset(letter), marked=marked, labelled=True)
+    length = options.begins(text[label.end() : label.end() + _LONGEST_OWN], letter)
+    if length:
+        return Mention(start, label.end() + length, frozenset(letter), marked=marked, labelled=True)
     words = options.lowered[letter]
     behind = bool(words) and text[max(0, start - len(words) - 4) : start].lower().rstrip("([ ,.:").endswith(words)
     begun = options.begun_by(text[label.end() :][: 2 * options.longest + 80]) if label["set_off"] and not behind else frozenset()
@@ -131,8 +131,8 @@ _TRUTH_BEHIND = re.compile(rf"[)\]\"'}}]{{0,2}}(?:\s?[.,:(=]|\s-)\s?[\"'(]?{_TRU
 def _said_beside(text: str, start: int, end: int, options: Options) -> Iterable[frozenset[str]]:
     """Yields the letters of the options Yes, No, True and False directly beside a letter: "Yes (B)", "B. Yes"."""
     for said in (_TRUTH_BEFORE.search(text, max(0, start - 12), start), _TRUTH_BEHIND.match(text, end)):
-        if said and (own := options.whole.get(said["said"].lower())):
-            yield own
+        if said and (letters := options.whole.get(said["said"].lower())):
+            yield letters
 
 
 def _is_word(letter: str, text: str, end: int) -> bool:
@@ -253,11 +253,11 @@ def with_context(listed: list[Mention], text: str, lowered: str, *, no: bool = T
         if each.in_words and not behind.verdict and _SUPPOSED.match(lowered, each.end):
             behind = behind._replace(void=True)
         stop = _END.search(text, each.end)
-        asked = stop is not None and stop[0] == "?"
+        questioned = stop is not None and stop[0] == "?"
         if stop and (reply := _REPLY.match(lowered, stop.start())):
-            asked, behind = False, behind._replace(verdict=reply[1] == "yes", denied=reply[1] == "no")
+            questioned, behind = False, behind._replace(verdict=reply[1] == "yes", denied=reply[1] == "no")
         if ahead.kind != "label" or each.in_words:
-            done.append(each._replace(before=ahead, after=behind, turn=turn, asked=asked))
+            done.append(each._replace(before=ahead, after=behind, turn=turn, questioned=questioned))
         floor = max(each.end, behind.end)
     return done
 

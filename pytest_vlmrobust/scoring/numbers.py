@@ -272,14 +272,14 @@ def _parted(match: re.Match[str]) -> str:
 
 
 def _every(line: str) -> Iterator[Number]:
-    found = [number for match in _NUMBER.finditer(line) for number in _in_digits(match, line)]
-    taken = {place for number in found for place in range(*number.span)}
-    found += [number for match in _WORDS.finditer(line) if match.start("words") not in taken for number in _in_words(match, line)]
-    found += [Number(Fraction(1), match[0], span=match.span()) for match in _ONE.finditer(line)]
+    numbers = [number for match in _NUMBER.finditer(line) for number in _in_digits(match, line)]
+    taken = {place for number in numbers for place in range(*number.span)}
+    numbers += [number for word in _WORDS.finditer(line) if word.start("words") not in taken for number in _in_words(word, line)]
+    numbers += [Number(Fraction(1), match[0], span=match.span()) for match in _ONE.finditer(line)]
     if not line.isascii():
         counted = [(match, _counted(match)) for match in _COUNTED.finditer(line) if match.start() not in taken]
-        found += [Number(Fraction(said), match[0].strip(), span=match.span()) for match, said in counted if said is not None]
-    whole = (number for number in found if not _is_part(line, *number.span))
+        numbers += [Number(Fraction(said), match[0].strip(), span=match.span()) for match, said in counted if said is not None]
+    whole = (number for number in numbers if not _is_part(line, *number.span))
     return iter(sorted(whole, key=lambda number: number.span))
 
 
@@ -487,17 +487,17 @@ def _score_number(sample: Sample, prediction: Prediction, *, concludes: bool) ->
         regions = [_announced_number(reply, plain), Extraction(text, CONCLUDED) if formula else _concluded(text)]
     else:
         regions = [apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)]
-    found = (_score_region(region, plain.expressions, sample, prediction) for region in regions)
+    scores = (_score_region(region, plain.expressions, sample, prediction) for region in regions)
     rule = Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE
-    return next((score for score in found if score), grade_unread(rule.value, prediction))
+    return next((score for score in scores if score), grade_unread(rule.value, prediction))
 
 
 def _announced_number(reply: str, plain: str) -> Extraction:
     """Returns the announced answer; of several numbers, the concluding one."""
-    found = answer_in_json(reply)
-    if isinstance(found, Stop):
-        return Extraction(None, found.value)
-    announced = Extraction(str(plain_numbers(found)), "json") if found is not None else apply_rules(_ANNOUNCED, str(plain))
+    in_json = answer_in_json(reply)
+    if isinstance(in_json, Stop):
+        return Extraction(None, in_json.value)
+    announced = Extraction(str(plain_numbers(in_json)), "json") if in_json is not None else apply_rules(_ANNOUNCED, str(plain))
     said = announced.answer
     if announced.rule == "statement" and _is_corrected(announced, str(plain)):
         return Extraction(None, Stop.AMBIGUOUS.value)
@@ -634,8 +634,8 @@ def _is_list(text: str) -> bool:
 
 def concluded_number(text: str) -> Number | None:
     """Returns the number that a text ends in, as ``score_numeric`` reads it; None without a single one."""
-    found = _concluded(str(plain_numbers(text))).answer
-    return number_of(found) if found else None
+    ending = _concluded(str(plain_numbers(text))).answer
+    return number_of(ending) if ending else None
 
 
 _FIRST_WORD = re.compile(r"\W*([^\W\d_]+(?:-[^\W\d_]+)?)[.!]\s+(?=\S)")
@@ -675,9 +675,9 @@ def _behind_correction(text: str) -> str:
 
 def _telling_sentences(text: str) -> list[str]:
     """Returns the sentences with a number, without text in brackets, which explains, and without parts of the last total."""
-    told = straighten(text[-_LAST_SENTENCES:])
-    whole = _ITEMS.sub("", told)
-    sentences = _SENTENCE_END.split(whole if _has_number(whole) else _ITEM.sub("", told))
+    ending = straighten(text[-_LAST_SENTENCES:])
+    whole = _ITEMS.sub("", ending)
+    sentences = _SENTENCE_END.split(whole if _has_number(whole) else _ITEM.sub("", ending))
     for fewer in (lambda each: _BRACKETS.sub(" ", each), lambda each: "" if _DETAIL.match(each) else each):
         left = list(map(fewer, sentences))
         sentences = left if any(map(_has_number, left)) else sentences

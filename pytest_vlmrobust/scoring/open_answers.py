@@ -202,8 +202,8 @@ def _contains(text: str, target: str) -> bool:
 
 
 def _contains_formula(text: str, target: str) -> bool:
-    found, wanted = ("".join(plain_text(words).split()) for words in (text, target))
-    return wanted in found
+    content, wanted = ("".join(plain_text(words).split()) for words in (text, target))
+    return wanted in content
 
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -226,8 +226,8 @@ def score_braced_numbers(sample: Sample, prediction: Prediction) -> Score:
 def extract_braced(text: str) -> Extraction:
     """Returns what stands in braces, joined by commas; without any, the answer."""
     reply = final_words(text)
-    found = [] if isinstance(reply, Stop) else [content.strip() for content in _BRACES.findall(plain_text(reply))]
-    return Extraction(",".join(found), "braces") if any(found) else extract_open(text)
+    contents = [] if isinstance(reply, Stop) else [content.strip() for content in _BRACES.findall(plain_text(reply))]
+    return Extraction(",".join(contents), "braces") if any(contents) else extract_open(text)
 
 
 def _same(answer: str, target: str) -> bool:

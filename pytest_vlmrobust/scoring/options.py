@@ -157,12 +157,13 @@ class Options:
 
     def begins(self, text: str, letter: str) -> int:
         """Returns the length of the option ``letter`` at the beginning of ``text``; 0 if it does not begin with it."""
-        own = self.lowered[letter]
+        option = self.lowered[letter]
         lead = len(text) - len(text.lstrip(_OPENING))
         article = _ARTICLE.match(text, lead)
         for begin in (lead, article.end() if article else lead):
-            if own and text[begin : begin + len(own)].lower().replace("\n", " ") == own and ends_here(text, begin + len(own)):
-                return begin + len(own)
+            end = begin + len(option)
+            if option and text[begin:end].lower().replace("\n", " ") == option and ends_here(text, end):
+                return end
         return 0
 
     def begun_by(self, text: str) -> frozenset[str]:

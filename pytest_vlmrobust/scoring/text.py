@@ -240,8 +240,8 @@ def final_words(text: str) -> str | Stop:
     reply = reply.strip()
     if len(reply) > LONGEST_REPLY:
         return Stop.TOO_LONG
-    asked = _NEXT_QUESTION.search(reply)
-    return reply[: asked.start()].rstrip() if asked and reply[: asked.start()].strip() else reply
+    question = _NEXT_QUESTION.search(reply)
+    return reply[: question.start()].rstrip() if question and reply[: question.start()].strip() else reply
 
 
 def shortened(reply: str) -> str:
@@ -338,8 +338,8 @@ def answer_tag(text: str) -> str | None:
 
 def boxed_content(text: str) -> str | None:
     r"""Returns the content of the last ``\boxed{…}`` with balanced braces; None without one."""
-    found = last_box(text)
-    return None if found is None else text[found[0] : found[1]]
+    span = last_box(text)
+    return None if span is None else text[span[0] : span[1]]
 
 
 def last_box(text: str) -> tuple[int, int] | None:

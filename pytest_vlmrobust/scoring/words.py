@@ -79,8 +79,8 @@ def _spelling(phrase: str) -> str:
 
 def tokens(lowered: str) -> list[str]:
     """Returns words and signs of a text in lower case."""
-    found = _TOKEN.findall(lowered)
-    return [word.strip("'") or "'" for word in found] if "'" in lowered else found
+    matches = _TOKEN.findall(lowered)
+    return [word.strip("'") or "'" for word in matches] if "'" in lowered else matches
 
 
 @lru_cache(maxsize=16384)
@@ -102,11 +102,11 @@ def _last_phrase(said: list[str]) -> tuple[frozenset[str], list[str]]:
     """Returns the roles of the longest phrase that ``said`` ends with, and the words before it; no roles for any other word."""
     known, last = words(), said[-1] if said else ""
     for count in range(min(known.ends.get(last, 0), len(said)), 0, -1):
-        if found := known.roles.get(" ".join(said[-count:])):
-            return found, said[:-count]
+        if roles := known.roles.get(" ".join(said[-count:])):
+            return roles, said[:-count]
     for begin in range(max(1, len(last) - 12), len(last) if not last.isascii() and _JOINED.match(last[-1]) else 0):
-        if found := known.roles.get(last[begin:]):
-            return found, [*said[:-1], last[:begin]]
+        if roles := known.roles.get(last[begin:]):
+            return roles, [*said[:-1], last[:begin]]
     return _NONE, said
 
 
@@ -114,8 +114,8 @@ def _first_phrase(said: list[str]) -> tuple[frozenset[str], int]:
     """Returns the roles of the longest phrase at the start of ``said``, and its number of words, at least 1."""
     known = words()
     for count in range(min(known.begins.get(said[0], 0), len(said)) if said else 0, 0, -1):
-        if found := known.roles.get(" ".join(said[:count])):
-            return found, count
+        if roles := known.roles.get(" ".join(said[:count])):
+            return roles, count
     return _NONE, 1
 
 
@@ -276,10 +276,10 @@ def _denies(clause: list[str]) -> bool:
 
 @cache
 def _several(*roles: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_first_word: dict[str, list[str]] = {}
     for phrase in (phrase for role in roles for phrase in words().spaced[role] if " " in phrase):
-        found.setdefault(phrase.partition(" ")[0], []).append(phrase)
-    return found
+        by_first_word.setdefault(phrase.partition(" ")[0], []).append(phrase)
+    return by_first_word
 
 
 def _has_phrase(said: list[str], text: str, *roles: str) -> bool:
@@ -298,10 +298,10 @@ _EXCEPT = re.compile(
 def is_excepted(lowered: str, start: int, *, denied_behind: bool) -> bool | None:
     """Whether an exception is denied: "all but B fit", not "all but B are wrong"; None if the mention is none."""
     begin = max(0, start - _REACH)
-    if not any(sign in lowered for sign in _EXCEPTING) or not (found := _EXCEPT.search(lowered, begin, start)):
+    if not any(sign in lowered for sign in _EXCEPTING) or not (exception := _EXCEPT.search(lowered, begin, start)):
         return None
-    ahead = tokens(_SENTENCE_END.split(lowered[begin : found.start()])[-1])
-    negative = found["of"] in ("none", "nothing", "no") or denied_behind or _denies(_clause(ahead, len(ahead)))
+    ahead = tokens(_SENTENCE_END.split(lowered[begin : exception.start()])[-1])
+    negative = exception["of"] in ("none", "nothing", "no") or denied_behind or _denies(_clause(ahead, len(ahead)))
     return not negative
 
 
@@ -392,20 +392,20 @@ def after(lowered: str, end: int, ceiling: int) -> After:
     stop = _SENTENCE_END.search(lowered, end, min(ceiling, end + _REACH))
     limit = stop.start() if stop else min(ceiling, end + _REACH)
     matches = islice(_TOKEN.finditer(lowered, end, limit), _MOST_BEHIND)
-    found = [(match[0].strip("'") or "'", match.end()) for match in matches]
-    closed = bool(found) and found[0][0] in ")]}" and lowered[end - 2 : end - 1] not in ("(", "[", "{")
-    closed = closed and lowered[found[0][1] : found[0][1] + 1].strip() == ""
-    while found and found[0][0] in ")]}>'\"*$":
-        found = found[1:]
-    said, truncated = [word for word, _ in found], (not stop and ceiling < len(lowered)) or len(found) == _MOST_BEHIND
+    pairs = [(match[0].strip("'") or "'", match.end()) for match in matches]
+    closed = bool(pairs) and pairs[0][0] in ")]}" and lowered[end - 2 : end - 1] not in ("(", "[", "{")
+    closed = closed and lowered[pairs[0][1] : pairs[0][1] + 1].strip() == ""
+    while pairs and pairs[0][0] in ")]}>'\"*$":
+        pairs = pairs[1:]
+    said, truncated = [word for word, _ in pairs], (not stop and ceiling < len(lowered)) or len(pairs) == _MOST_BEHIND
     ends = closed or not _ENDING.isdisjoint(_first_phrase(said)[0]) if said else not truncated
     ends = ends or (bool(said) and said[0] in _SET_OFF and said[:2] != ["-", ">"])
     plain = After(end, ends=ends, void=_BEHIND_VOID.match(lowered, end, ceiling) is not None)
     what, count = _predicate(said, truncated=truncated, full_stop=bool(stop) and lowered[stop.start()] != "\n" if stop else False)
     if what == "joined":
-        return _after_joined(lowered, found[count][1] - len(said[count]), limit, plain, modal=not _MODAL.isdisjoint(said[:count]))
+        return _after_joined(lowered, pairs[count][1] - len(said[count]), limit, plain, modal=not _MODAL.isdisjoint(said[:count]))
     if what == "denied":
-        return plain._replace(denied=True, end=found[count - 1][1])
+        return plain._replace(denied=True, end=pairs[count - 1][1])
     return plain._replace(verdict=what == "verdict" and _MODAL.isdisjoint(said[:count]))
 
 
@@ -501,15 +501,15 @@ def corrections(lowered: str, *, no: bool = False) -> list[tuple[int, bool]]:
 
     ``no``: whether "no" is a correction ("A. No, B").
     """
-    found: list[tuple[int, bool]] = []
+    turns: list[tuple[int, bool]] = []
     if _has_sign(lowered, "correction"):
-        found = [
+        turns = [
             (match.end() if no or not match["no"] else match.start("no"), bool(_UNSETTLED.search(match[0])))
             for match in _turning("correction").finditer(lowered)
         ]
     if no:
-        found = sorted([*found, *((match.end(), False) for match in _NO.finditer(lowered))])
-    return found[-20:]
+        turns = sorted([*turns, *((match.end(), False) for match in _NO.finditer(lowered))])
+    return turns[-20:]
 
 
 def last_dissent(lowered: str) -> int:

@@ -173,8 +173,8 @@ def _foreign() -> re.Pattern[str]:
 
 
 def _chosen(text: str, question: str) -> tuple[str, Outcome]:
-    found = {match.span(match.lastindex or 0) for match in _foreign().finditer(text)}
-    spans = sorted(found | {match.span() for match in _SAID.finditer(text)})[-_MOST_SAID:]
+    foreign = {match.span(match.lastindex or 0) for match in _foreign().finditer(text)}
+    spans = sorted(foreign | {match.span() for match in _SAID.finditer(text)})[-_MOST_SAID:]
     mentions = [
         Mention(start, end, frozenset([_meaning(text[start:end]) or ""]))
         for start, end in spans
@@ -207,9 +207,9 @@ def _begins(text: str, question: str) -> Outcome:
     said = "no" if _DISSENT.fullmatch(clause[0]) else "yes" if _ASSENT.fullmatch(clause[0]) else None
     rest = clause[-1]
     if said is None or len(clause) < 2:
-        found = list(_SENTENCE_BEGINS.finditer(text))
-        said = found[-1][1] if len({each[1] for each in found}) == 1 else None
-        rest = text[found[-1].end() :] if found else ""
+        begins = list(_SENTENCE_BEGINS.finditer(text))
+        said = begins[-1][1] if len({each[1] for each in begins}) == 1 else None
+        rest = text[begins[-1].end() :] if begins else ""
         if said and any(_SET_OFF.match(text, each.end()) and each[0] != said for each in _SAID.finditer(text)):
             return Stop.AMBIGUOUS
     if said is None:
@@ -320,34 +320,34 @@ def _denies(text: str, question: str) -> bool:
     parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
     denied = [part for part in parts if _DENIAL.search(part) and all(word in question for word in _OTHER_ONE.findall(part))]
     others = [part for part in parts if part and part not in denied]
-    if asked := _subjects(question):
+    if subjects := _subjects(question):
         return any(_affirms(_NONE.sub("", part), question, further=False) for part in denied) and not any(
-            _share(_subjects(part), asked) for part in others
+            _share(_subjects(part), subjects) for part in others
         )
     return bool(denied) and not any(_AFFIRMED.search(part) for part in others) and (not others or _TURN.search(text) is None)
 
 
 def _affirms(text: str, question: str, *, further: bool = True) -> bool:
     """Whether a sentence says in the same order what the question says; ``further``: it may go on about what was asked for."""
-    asked = _in_order(question)
-    told = asked[1:] if _SUBJECT.match(question) and not _ASKS_FOR.match(question) else []
+    terms = _in_order(question)
+    predicate = terms[1:] if _SUBJECT.match(question) and not _ASKS_FOR.match(question) else []
     doubted = any(pattern.search(text) for pattern in (_NEGATIVE, _UNSURE, _TURN, _WITHOUT_BLANKS))
-    if not asked or doubted or _NEGATIVE.search(question):
+    if not terms or doubted or _NEGATIVE.search(question):
         return False
     for sentence in re.split(r"[.!;\n]+", text):
         said = _in_order(sentence)
         who = _PRONOUN.match(sentence)
-        if who and told and asked[0][0] not in _ANOTHER.get(who[1], ()) and _are_same(said, told):
+        if who and predicate and terms[0][0] not in _ANOTHER.get(who[1], ()) and _are_same(said, predicate):
             return True
         if said and _AMOUNT.fullmatch(said[0][0]) and not _AMOUNT.search(question):
             said = said[1:]
-        if not _are_same(said[: len(asked)], asked):
+        if not _are_same(said[: len(terms)], terms):
             continue
         if _ASKS_FOR.match(question):
-            whole = " ".join(word for word, _ in said[: len(asked)]) in sentence
-            if whole and _FURTHER.match(sentence, said[len(asked) - 1][1]) and (further or len(said) == len(asked)):
+            whole = " ".join(word for word, _ in said[: len(terms)]) in sentence
+            if whole and _FURTHER.match(sentence, said[len(terms) - 1][1]) and (further or len(said) == len(terms)):
                 return True
-        elif len(said) == len(asked):
+        elif len(said) == len(terms):
             return True
     return False
 
@@ -360,13 +360,13 @@ _PRONOUN = re.compile(r"\W*(he|she|it|they)\b")
 _ANOTHER: Final = {"he": ("woman", "girl", "lady"), "she": ("man", "boy", "guy")}
 
 
-def _are_same(said: list[tuple[str, int]], asked: list[tuple[str, int]]) -> bool:
-    return len(said) == len(asked) and all(_same(word, other) for (word, _), (other, _) in zip(said, asked, strict=True))
+def _are_same(said: list[tuple[str, int]], terms: list[tuple[str, int]]) -> bool:
+    return len(said) == len(terms) and all(_same(word, other) for (word, _), (other, _) in zip(said, terms, strict=True))
 
 
 def _in_order(text: str) -> list[tuple[str, int]]:
     """Returns the words of a text that say something, without those about the image, and the end of each."""
-    core = _PICTURE.sub(lambda found: " " * len(found[0]), text)
+    core = _PICTURE.sub(lambda match: " " * len(match[0]), text)
     return [
         (word, end)
         for word, end in ((match[0], match.end()) for match in re.finditer(r"[\w'-]+", core))
@@ -374,8 +374,8 @@ def _in_order(text: str) -> list[tuple[str, int]]:
     ]
 
 
-def _share(said: set[str], asked: set[str]) -> bool:
-    return any(_same(word, other) for word in said for other in asked)
+def _share(said: set[str], terms: set[str]) -> bool:
+    return any(_same(word, other) for word in said for other in terms)
 
 
 def _same(word: str, other: str) -> bool:
