@@ -23,12 +23,12 @@ FACE = ("left_eye", "right_eye", "nose", "mouth")
 UNREAD = {"empty", "unfinished_thinking", "truncated", "ambiguous", "refusal", "none"}
 
 
-def pixels(found: BoxExtraction, convention: str = "pixels") -> dict[str, Box] | None:
+def pixels(reading: BoxExtraction, convention: str = "pixels") -> dict[str, Box] | None:
     """The boxes that were given, in a picture of 200 x 100; None where nothing was read."""
-    if found.boxes is None:
+    if reading.boxes is None:
         return None
     space = box_space(convention, SIZE)
-    return {name: box.pixels(space, SIZE) for name, box in found.boxes.items() if box is not None}
+    return {name: box.pixels(space, SIZE) for name, box in reading.boxes.items() if box is not None}
 
 
 def expected(row: Mapping[str, str]) -> dict[str, object] | None:
@@ -37,11 +37,11 @@ def expected(row: Mapping[str, str]) -> dict[str, object] | None:
 
 @pytest.mark.cases("row", ROWS)
 def test_reads_what_a_person_reads(row: dict[str, str]) -> None:
-    found = extract_boxes(row["text"], row["asked"].split())
-    assert found.rule == row["rule"], row["text"]
-    assert pixels(found, row["space"]) == expected(row), row["text"]
-    if found.boxes is not None:
-        assert list(found.boxes) == row["asked"].split()
+    reading = extract_boxes(row["text"], row["asked"].split())
+    assert reading.rule == row["rule"], row["text"]
+    assert pixels(reading, row["space"]) == expected(row), row["text"]
+    if reading.boxes is not None:
+        assert list(reading.boxes) == row["asked"].split()
 
 
 def test_the_table_has_every_form_and_every_failure() -> None:
@@ -95,21 +95,21 @@ wordy = st.lists(st.sampled_from(PIECES), max_size=40).map("".join).filter(lambd
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=wild, asked=st.sampled_from([FACE, ("word",)]))
-def test_never_raises_and_gives_what_was_asked_for_or_nothing(text: str, asked: tuple[str, ...]) -> None:
-    found = extract_boxes(text, asked)
-    if found.boxes is None:
-        assert found.rule in UNREAD
+@given(text=wild, attributes=st.sampled_from([FACE, ("word",)]))
+def test_never_raises_and_gives_what_was_asked_for_or_nothing(text: str, attributes: tuple[str, ...]) -> None:
+    reading = extract_boxes(text, attributes)
+    if reading.boxes is None:
+        assert reading.rule in UNREAD
     else:
-        assert found.rule in BOX_RULES
-        assert tuple(found.boxes) == asked
-    assert extract_boxes(text, asked) == found
+        assert reading.rule in BOX_RULES
+        assert tuple(reading.boxes) == attributes
+    assert extract_boxes(text, attributes) == reading
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=wordy | st.text(st.characters(exclude_categories=["N"])), asked=st.sampled_from([FACE, ("word",)]))
-def test_a_text_without_numbers_has_no_box(text: str, asked: tuple[str, ...]) -> None:
-    assert not any((extract_boxes(text, asked).boxes or {}).values())
+@given(text=wordy | st.text(st.characters(exclude_categories=["N"])), attributes=st.sampled_from([FACE, ("word",)]))
+def test_a_text_without_numbers_has_no_box(text: str, attributes: tuple[str, ...]) -> None:
+    assert not any((extract_boxes(text, attributes).boxes or {}).values())
 
 
 @settings(max_examples=200, deadline=None)
@@ -167,10 +167,10 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.cases("asked", [FACE, ("word",)])
+@pytest.mark.cases("attributes", [FACE, ("word",)])
 @pytest.mark.cases("piece", HOSTILE)
-def test_a_long_hostile_text_is_read_without_an_error(piece: str, asked: tuple[str, ...]) -> None:
-    assert set(extract_boxes(piece * (20_000 // len(piece)), asked).boxes or ()) <= set(asked)
+def test_a_long_hostile_text_is_read_without_an_error(piece: str, attributes: tuple[str, ...]) -> None:
+    assert set(extract_boxes(piece * (20_000 // len(piece)), attributes).boxes or ()) <= set(attributes)
 
 
 def test_a_megabyte_is_read_without_an_error() -> None:
@@ -192,12 +192,12 @@ SPOKEN = {name: name.replace("_", " ") for name in FACE_BOX_SEQUENCE}
 A, B = (10, 20, 300, 80), (5, 6, 200, 60)
 
 
-def read(text: str, *asked: str) -> dict[str, tuple[float, ...]] | str:
+def read(text: str, *attributes: str) -> dict[str, tuple[float, ...]] | str:
     """The boxes that were read, or why none was."""
-    found = extract_boxes(text, asked or FACE_BOX_SEQUENCE)
-    if found.boxes is None:
-        return found.rule
-    return {name: box.numbers for name, box in found.boxes.items() if box}
+    reading = extract_boxes(text, attributes or FACE_BOX_SEQUENCE)
+    if reading.boxes is None:
+        return reading.rule
+    return {name: box.numbers for name, box in reading.boxes.items() if box}
 
 
 TEMPLATES = [

@@ -35,9 +35,9 @@ def said(text: str | Mapping[str, object], **more: str) -> Prediction:
 
 
 def test_all_boxes_right() -> None:
-    found = score(asking(), said(TRUTH))
-    assert (found.value, found.rule, found.state) == (1.0, "by_attribute", "scored")
-    assert json.loads(found.answer or "") == {name: list(box) for name, box in TRUTH.items()}
+    result = score(asking(), said(TRUTH))
+    assert (result.value, result.rule, result.state) == (1.0, "by_attribute", "scored")
+    assert json.loads(result.answer or "") == {name: list(box) for name, box in TRUTH.items()}
 
 
 def test_what_is_not_given_counts_as_nothing() -> None:
@@ -63,14 +63,14 @@ def test_eyes_may_be_swapped_where_both_are_given() -> None:
     assert score(asking(), said({"left_eye": TRUTH["right_eye"]})).value == 0.0
     assert box_scores(asking(), said(swapped)).overlaps == {"left_eye": 1.0, "right_eye": 1.0, "nose": 0.0}
     assert read_boxes(asking(), said(swapped)) == {**swapped, "nose": None}  # by the names that the model gave
-    one = asking(boxes={"left_eye": TRUTH["left_eye"], "nose": TRUTH["nose"]})
-    assert score(one, said(swapped)).value == 0.0
+    sample = asking(boxes={"left_eye": TRUTH["left_eye"], "nose": TRUTH["nose"]})
+    assert score(sample, said(swapped)).value == 0.0
 
 
 def test_a_box_turned_inside_out_covers_nothing() -> None:
-    found = score(asking(), said({"nose": [80, 60, 60, 40]}))
-    assert found.value == 0.0
-    assert json.loads(found.answer or "")["nose"] == [80, 60, 60, 40]
+    result = score(asking(), said({"nose": [80, 60, 60, 40]}))
+    assert result.value == 0.0
+    assert json.loads(result.answer or "")["nose"] == [80, 60, 60, 40]
     assert box_scores(asking(), said({"nose": [80, 60, 60, 40]})).coverage == pytest.approx(1 / 3)
 
 
@@ -90,8 +90,8 @@ def test_boxes_are_read_in_the_space_that_the_model_speaks(convention: str) -> N
 
 
 def test_the_answer_is_in_pixels_to_a_tenth() -> None:
-    found = score(asking("thousandths"), said({"nose": [300.4, 400, 401, 600]}))
-    assert json.loads(found.answer or "") == {"left_eye": None, "right_eye": None, "nose": [60.1, 40, 80.2, 60]}
+    result = score(asking("thousandths"), said({"nose": [300.4, 400, 401, 600]}))
+    assert json.loads(result.answer or "") == {"left_eye": None, "right_eye": None, "nose": [60.1, 40, 80.2, 60]}
 
 
 def test_scores_by_attribute() -> None:
@@ -135,12 +135,12 @@ def test_a_text_without_numbers_earns_nothing(text: str, convention: str) -> Non
     boxes=st.dictionaries(st.sampled_from([*TRUTH, "chin"]), st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=5), max_size=4)
 )
 def test_a_value_is_a_share(boxes: dict[str, list[float]]) -> None:
-    found = score(asking(), said(boxes))
-    assert type(found.value) is float
-    assert 0 <= found.value <= 1
-    assert (found.answer is None) is (found.state == "unparsed")
+    result = score(asking(), said(boxes))
+    assert type(result.value) is float
+    assert 0 <= result.value <= 1
+    assert (result.answer is None) is (result.state == "unparsed")
     each = box_scores(asking(), said(boxes))
-    assert found.value == pytest.approx(sum(each.overlaps.values()) / len(TRUTH))
+    assert result.value == pytest.approx(sum(each.overlaps.values()) / len(TRUTH))
 
 
 # A wrong box convention is noticed on unperturbed pictures, and nothing else is.

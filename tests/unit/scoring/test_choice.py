@@ -364,13 +364,13 @@ def test_a_cautious_answer_is_one(text: str) -> None:
 
 @settings(deadline=None)
 @given(
-    one=st.sampled_from("ABCD"),
-    other=st.sampled_from("ABCD"),
+    first=st.sampled_from("ABCD"),
+    second=st.sampled_from("ABCD"),
     template=st.sampled_from(["{} or {}", "either {} or {}", "{}/{}", "The answer is {}, or maybe {}."]),
 )
-def test_two_answers_are_none(one: str, other: str, template: str) -> None:
-    assume(one != other)
-    assert extract_choice(template.format(one, other), OPTIONS).answer is None
+def test_two_answers_are_none(first: str, second: str, template: str) -> None:
+    assume(first != second)
+    assert extract_choice(template.format(first, second), OPTIONS).answer is None
 
 
 PIECES = [
@@ -428,8 +428,10 @@ def test_a_text_without_an_answer_is_never_read(text: str) -> None:
 )
 def test_a_choice_was_said_and_is_an_option(text: str, options: list[str]) -> None:
     lettered = dict(zip("ABCDEFGHIJ", options, strict=False))
-    found = extract_choice(text, lettered)
-    assert (found.answer in lettered and found.rule in CHOICE_RULES) or (found.answer is None and found.rule in UNREAD)
+    extraction = extract_choice(text, lettered)
+    assert (extraction.answer in lettered and extraction.rule in CHOICE_RULES) or (
+        extraction.answer is None and extraction.rule in UNREAD
+    )
     letter = extract_choice(text, OPTIONS).answer
     if letter is not None:
         said = " ".join(
@@ -498,9 +500,9 @@ def test_a_long_hostile_text_takes_little_time(read: Callable[[str], Extraction]
     for piece in HOSTILE:
         for length in (20_000, 99_000, 200_000):
             begin = time.process_time()
-            found = read((piece * (length // len(piece) + 1))[:length])
+            extraction = read((piece * (length // len(piece) + 1))[:length])
             seconds = time.process_time() - begin
-            assert found.rule in UNREAD or found.answer
+            assert extraction.rule in UNREAD or extraction.answer
             assert seconds < 0.5, piece  # 0.05 on a free core
 
 

@@ -19,7 +19,7 @@ OF_ANSWERS = ["accuracy", "category_accuracy", "circular", "mme", "hallusion_ben
 OF_ANSWERS += ["natural_bench", "dual_accuracy", "mvi_bench"]
 
 
-def asked(target: str, *, category: str = "", group: str = "", **keys: str) -> Sample:
+def yes_no(target: str, *, category: str = "", group: str = "", **keys: str) -> Sample:
     return Sample("q", (), "Is it?", target, "yes_no", category=category, group=group, keys=keys)
 
 
@@ -30,38 +30,38 @@ def measured(name: str, answers: Sequence[tuple[Sample, str | None]]) -> CorpusS
 
 
 def test_accuracy_counts_unparsed_and_leaves_out_failed() -> None:
-    sample = asked("yes")
-    found = measured("accuracy", [(sample, "yes"), (sample, "no"), (sample, "Yes/No"), (sample, None)])
-    assert found == CorpusScore(1 / 3, {}, n=3, n_failed=1, n_unparsed=1)
+    sample = yes_no("yes")
+    result = measured("accuracy", [(sample, "yes"), (sample, "no"), (sample, "Yes/No"), (sample, None)])
+    assert result == CorpusScore(1 / 3, {}, n=3, n_failed=1, n_unparsed=1)
 
 
 def test_category_accuracy_is_the_mean_of_categories() -> None:
-    few, many = asked("yes", category="few"), asked("yes", category="many")
-    found = measured("category_accuracy", [(few, "yes"), (many, "no"), (many, "no"), (many, "yes"), (many, "no")])
-    assert found.parts == {"few": 1.0, "many": 0.25}
-    assert found.value == pytest.approx(0.625)
+    few, many = yes_no("yes", category="few"), yes_no("yes", category="many")
+    result = measured("category_accuracy", [(few, "yes"), (many, "no"), (many, "no"), (many, "yes"), (many, "no")])
+    assert result.parts == {"few": 1.0, "many": 0.25}
+    assert result.value == pytest.approx(0.625)
 
 
 def test_circular_needs_every_copy() -> None:
-    one, other = asked("yes", question="1"), asked("yes", group="2")
-    answers: list[tuple[Sample, str | None]] = [(one, "yes"), (other, "yes"), (one, "no"), (other, "yes")]
-    found = measured("circular", answers)
-    assert (found.value, found.parts) == (0.5, {"plain": 0.75})
-    assert measured("circular", [*answers, (other, None)]).value == 0.0  # of the other question not everything is known
+    first, second = yes_no("yes", question="1"), yes_no("yes", group="2")
+    answers: list[tuple[Sample, str | None]] = [(first, "yes"), (second, "yes"), (first, "no"), (second, "yes")]
+    result = measured("circular", answers)
+    assert (result.value, result.parts) == (0.5, {"plain": 0.75})
+    assert measured("circular", [*answers, (second, None)]).value == 0.0  # of the other question not everything is known
 
 
 def test_mme() -> None:
     def pair(task: str, image: str, *said: str) -> list[tuple[Sample, str | None]]:
-        return [(asked(target, category=task, group=image), text) for target, text in zip(("yes", "no"), said, strict=True)]
+        return [(yes_no(target, category=task, group=image), text) for target, text in zip(("yes", "no"), said, strict=True)]
 
     # existence: 3 of 4 right and 1 of 2 images; count: 1 of 2 and 0 of 1. One picture may serve two sub-tasks.
-    found = measured(
+    result = measured(
         "mme", [*pair("existence", "1", "yes", "no"), *pair("existence", "2", "yes", "yes"), *pair("count", "1", "no", "no")]
     )
-    assert found.parts["existence"] == pytest.approx(75 + 50)
-    assert found.parts["count"] == pytest.approx(50 + 0)
-    assert (found.value, found.parts["acc"], found.parts["acc_plus"]) == (175.0, 125.0, 50.0)
-    assert math.isnan(found.parts["perception"])
+    assert result.parts["existence"] == pytest.approx(75 + 50)
+    assert result.parts["count"] == pytest.approx(50 + 0)
+    assert (result.value, result.parts["acc"], result.parts["acc_plus"]) == (175.0, 125.0, 50.0)
+    assert math.isnan(result.parts["perception"])
     every = [answer for task in (*PERCEPTION, *COGNITION) for answer in pair(task, "1", "yes", "no")]
     full = measured("mme", every)
     assert (full.value, full.parts["perception"], full.parts["cognition"]) == (2800.0, 2000.0, 800.0)
@@ -69,10 +69,10 @@ def test_mme() -> None:
 
 def test_hallusion_bench() -> None:
     def each(figure: str, question: str, said: str) -> tuple[Sample, str]:
-        return asked("yes", figure=figure, question=question), said
+        return yes_no("yes", figure=figure, question=question), said
 
     # two figures by two questions of one set, and a question about no figure's twin
-    found = measured(
+    result = measured(
         "hallusion_bench",
         [
             each("VD_0_1", "VD_0_0", "yes"),
@@ -81,10 +81,10 @@ def test_hallusion_bench() -> None:
             each("VD_0_2", "VD_0_1", "yes"),
         ],
     )
-    assert found.parts == {"aAcc": 0.75, "fAcc": 0.5, "qAcc": 0.5}
-    assert found.value == pytest.approx(1.75 / 3)
+    assert result.parts == {"aAcc": 0.75, "fAcc": 0.5, "qAcc": 0.5}
+    assert result.value == pytest.approx(1.75 / 3)
     with pytest.raises(UsageError, match="sample 'q' has no key 'figure' to group by; its keys: question"):
-        measured("hallusion_bench", [(asked("yes", question="1"), "yes")])
+        measured("hallusion_bench", [(yes_no("yes", question="1"), "yes")])
 
 
 @given(said=st.lists(st.lists(st.sampled_from(["yes", "no"]), min_size=4, max_size=4), min_size=1, max_size=8))
@@ -94,33 +94,33 @@ def test_natural_bench_is_that_of_its_makers(said: list[list[str]]) -> None:
     for group, four in enumerate(said):
         for place, text in enumerate(four):
             target = "yes" if place in (0, 3) else "no"
-            answers.append((asked(target, group=str(group), question=f"q{place // 2}", image=f"i{place % 2}"), text))
+            answers.append((yes_no(target, group=str(group), question=f"q{place // 2}", image=f"i{place % 2}"), text))
     ones = [[int(text == "yes") for text in four] for four in said]
     questions = [(a == 1 and b == 0) + (d == 1 and c == 0) for a, b, c, d in ones]
     images = [(a == 1 and c == 0) + (d == 1 and b == 0) for a, b, c, d in ones]
     groups = [both == (2, 2) for both in zip(questions, images, strict=True)]
-    found = measured("natural_bench", answers)
-    assert found.value == pytest.approx(sum(groups) / len(said))
-    assert (found.parts["Q_Acc"], found.parts["I_Acc"]) == pytest.approx(
+    result = measured("natural_bench", answers)
+    assert result.value == pytest.approx(sum(groups) / len(said))
+    assert (result.parts["Q_Acc"], result.parts["I_Acc"]) == pytest.approx(
         (sum(questions) / (2 * len(said)), sum(images) / (2 * len(said)))
     )
-    assert found.parts["Acc"] == pytest.approx(sum(a + (1 - b) + (1 - c) + d for a, b, c, d in ones) / (4 * len(said)))
+    assert result.parts["Acc"] == pytest.approx(sum(a + (1 - b) + (1 - c) + d for a, b, c, d in ones) / (4 * len(said)))
 
 
 @given(said=st.lists(st.tuples(*[st.booleans()] * 4), min_size=1, max_size=8), alone=st.booleans())
 def test_dual_accuracy_is_that_of_its_makers(said: list[tuple[bool, ...]], *, alone: bool) -> None:
     """Of each form a question is right where its copies are; the forms are joined by question."""
     answers: list[tuple[Sample, str | None]] = [
-        (asked("yes", question=str(number), form=form), "yes" if right else "no")
+        (yes_no("yes", question=str(number), form=form), "yes" if right else "no")
         for number, four in enumerate(said)
         for form, right in zip(("standard", "standard", "upd", "upd"), four, strict=True)
     ]
     if alone:
-        answers.append((asked("yes", question="alone", form="standard"), "no"))
+        answers.append((yes_no("yes", question="alone", form="standard"), "no"))
     standard, unsolvable = ([all(four[part]) for four in said] for part in (slice(0, 2), slice(2, 4)))
-    found = measured("dual_accuracy", answers)
-    assert found.value == pytest.approx(sum(map(min, zip(standard, unsolvable, strict=True))) / len(said))
-    assert found.parts == pytest.approx({"standard": sum(standard) / (len(said) + alone), "upd": sum(unsolvable) / len(said)})
+    result = measured("dual_accuracy", answers)
+    assert result.value == pytest.approx(sum(map(min, zip(standard, unsolvable, strict=True))) / len(said))
+    assert result.parts == pytest.approx({"standard": sum(standard) / (len(said) + alone), "upd": sum(unsolvable) / len(said)})
 
 
 @given(said=st.lists(st.tuples(st.sampled_from(["normal", "misleading"]), st.sampled_from("xy"), st.booleans()), min_size=1))
@@ -129,24 +129,25 @@ def test_mvi_bench_is_that_of_its_makers(said: list[tuple[str, str, bool]]) -> N
         some = [right for each, category, right in said if each == kind and category in of]
         return sum(some) / len(some) if some else math.nan
 
-    found = measured("mvi_bench", [(asked("yes", category=of, type=kind), "yes" if right else "no") for kind, of, right in said])
-    assert found.value == pytest.approx(accuracy("misleading", "xy"), nan_ok=True)
+    answers = [(yes_no("yes", category=of, type=kind), "yes" if right else "no") for kind, of, right in said]
+    result = measured("mvi_bench", answers)
+    assert result.value == pytest.approx(accuracy("misleading", "xy"), nan_ok=True)
     for part, of in (("sensitivity", "xy"), *((f"sensitivity_{of}", of) for _, of, _ in said)):
         normal, misleading = accuracy("normal", of), accuracy("misleading", of)
         expected = (normal - misleading) / normal if normal else math.nan
-        assert found.parts[part] == pytest.approx(expected, nan_ok=True)
+        assert result.parts[part] == pytest.approx(expected, nan_ok=True)
 
 
 def test_pope_by_hand() -> None:
-    yes, no = asked("yes"), asked("no")
+    yes, no = yes_no("yes"), yes_no("no")
     # 2 hits, 1 miss, 1 alarm, 2 rejections
-    found = measured("pope_f1", [(yes, "yes"), (yes, "yes"), (yes, "no"), (no, "yes"), (no, "no"), (no, "no")])
-    assert found.parts == pytest.approx({"precision": 2 / 3, "recall": 2 / 3, "accuracy": 4 / 6, "yes_ratio": 0.5})
-    assert found.value == pytest.approx(2 / 3)
+    result = measured("pope_f1", [(yes, "yes"), (yes, "yes"), (yes, "no"), (no, "yes"), (no, "no"), (no, "no")])
+    assert result.parts == pytest.approx({"precision": 2 / 3, "recall": 2 / 3, "accuracy": 4 / 6, "yes_ratio": 0.5})
+    assert result.value == pytest.approx(2 / 3)
 
 
 def test_an_unparsed_answer_is_no_no() -> None:
-    yes, no = asked("yes"), asked("no")
+    yes, no = yes_no("yes"), yes_no("no")
     answered = measured("pope_f1", [(yes, "yes"), (no, "no")])
     silent = measured("pope_f1", [(yes, "yes"), (no, "Yes/No")])
     assert answered.value == 1.0
@@ -159,9 +160,9 @@ def test_pope_counts_a_question_once_in_each_of_its_sets() -> None:
     # By POPE_rating of VLMEvalKit (vlmeval/dataset/utils/yorn.py), which splits the category at commas and explodes the rows:
     # hits 2 + 1, misses 2 + 2, false alarms 1 + 3; counted once a row they would be 2, 2 and 2.
     def row(category: str, target: str, said: str) -> tuple[Sample, str]:
-        return asked(target, category=category), said
+        return yes_no(target, category=category), said
 
-    found = measured(
+    result = measured(
         "pope_f1",
         [
             row("adversarial,popular", "yes", "yes"),
@@ -173,8 +174,8 @@ def test_pope_counts_a_question_once_in_each_of_its_sets() -> None:
             row("random", "no", "no"),
         ],
     )
-    assert found.value == pytest.approx(6 / 14)
-    assert found.parts == pytest.approx(
+    assert result.value == pytest.approx(6 / 14)
+    assert result.parts == pytest.approx(
         {
             "precision": 3 / 7,
             "recall": 3 / 7,
@@ -196,32 +197,32 @@ def test_pope_asks_yes_or_no() -> None:
 @pytest.mark.parametrize("name", ["circular", "mme"])
 def test_a_sample_without_a_group(name: str) -> None:
     with pytest.raises(UsageError, match=r"sample 'q' has neither a key '(question|image)' nor a group; its keys: none"):
-        measured(name, [(asked("yes"), "yes")])
+        measured(name, [(yes_no("yes"), "yes")])
 
 
 @pytest.mark.parametrize("name", [*OF_ANSWERS, "cider", "rouge_l", "bleu"])
 def test_nothing_is_nan(name: str) -> None:
     if name == "bleu":
         pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e '.[captions]'")
-    found = corpus_score(name, [], [], [])
-    assert math.isnan(found.value)
-    assert all(map(math.isnan, found.parts.values()))
-    assert (found.n, found.n_failed, found.n_unparsed) == (0, 0, 0)
+    result = corpus_score(name, [], [], [])
+    assert math.isnan(result.value)
+    assert all(map(math.isnan, result.parts.values()))
+    assert (result.n, result.n_failed, result.n_unparsed) == (0, 0, 0)
     assert name in CORPUS_METRICS
 
 
 @pytest.mark.cases("name", OF_ANSWERS)
 def test_only_failed_inferences_are_nan(name: str) -> None:
-    sample = asked("yes", group="1", figure="1", question="1", image="1", form="upd", type="misleading")
-    found = measured(name, [(sample, None)])
-    assert math.isnan(found.value)
-    assert (found.n, found.n_failed) == (0, 1)
+    sample = yes_no("yes", group="1", figure="1", question="1", image="1", form="upd", type="misleading")
+    result = measured(name, [(sample, None)])
+    assert math.isnan(result.value)
+    assert (result.n, result.n_failed) == (0, 1)
 
 
 cases = st.lists(
     st.tuples(
         st.builds(
-            asked,
+            yes_no,
             st.sampled_from(["yes", "no"]),
             category=st.sampled_from(["x", "y"]),
             group=st.sampled_from("123"),
@@ -240,22 +241,22 @@ cases = st.lists(
 @pytest.mark.parametrize("name", OF_ANSWERS)
 @given(answers=cases)
 def test_order_does_not_matter_and_a_mended_answer_never_harms(name: str, answers: list[tuple[Sample, str | None]]) -> None:
-    found = measured(name, answers)
-    assert type(found.value) is float
-    assert {type(value) for value in found.parts.values()} <= {float}
-    assert measured(name, answers[::-1]).value == pytest.approx(found.value, nan_ok=True)
-    assert math.isnan(found.value) or 0 <= found.value <= (400 if name == "mme" else 1) + 1e-9
+    result = measured(name, answers)
+    assert type(result.value) is float
+    assert {type(value) for value in result.parts.values()} <= {float}
+    assert measured(name, answers[::-1]).value == pytest.approx(result.value, nan_ok=True)
+    assert math.isnan(result.value) or 0 <= result.value <= (400 if name == "mme" else 1) + 1e-9
     for number, (sample, text) in enumerate(answers):
         if text is not None:
             repaired = [*answers[:number], (sample, str(sample.target)), *answers[number + 1 :]]
-            assert not measured(name, repaired).value < found.value - 1e-9
+            assert not measured(name, repaired).value < result.value - 1e-9
 
 
 def test_the_three_must_be_as_long() -> None:
     with pytest.raises(
         UsageError, match="'accuracy': expected one prediction and one score for each sample, found 1 samples, 0 pre"
     ):
-        corpus_score("accuracy", [asked("yes")], [], [Score(1.0, "word", "yes")])
+        corpus_score("accuracy", [yes_no("yes")], [], [Score(1.0, "word", "yes")])
 
 
 def test_an_unknown_corpus_metric() -> None:
@@ -280,7 +281,7 @@ def skip_without_sacrebleu(name: str) -> None:
 def drawn(name: str, seed: int, *, images: int = 12, failing: float = 0.0) -> Answers:
     """Returns answers to two questions about each picture; captions where the metric is about them."""
     rng = np.random.default_rng(seed)
-    found = []
+    answers = []
     for number in range(2 * images):
         image = number // 2
         keys = {"image": f"i{image}", "figure": f"f{image}", "question": f"q{number % 2}_{image // 2}"}
@@ -296,14 +297,14 @@ def drawn(name: str, seed: int, *, images: int = 12, failing: float = 0.0) -> An
             said = target_said if rng.random() < 0.7 else str(rng.choice(["yes", "no", "who knows"]))
         finish = "error" if rng.random() < failing else "stop"
         prediction = Prediction(said, "generate", finish_reason=finish)
-        found.append((sample, prediction, score(sample, prediction)))
-    return found
+        answers.append((sample, prediction, score(sample, prediction)))
+    return answers
 
 
 def sums_of(name: str, answers: Answers) -> Sums:
-    found = corpus_score(name, *zip(*answers, strict=True)).sums
-    assert found is not None
-    return found
+    sums = corpus_score(name, *zip(*answers, strict=True)).sums
+    assert sums is not None
+    return sums
 
 
 def value_of(name: str, answers: Answers) -> float:
@@ -329,7 +330,7 @@ def test_sums_of_several_are_each_its_own(name: str) -> None:
     several = np.stack([sums.rows.sum(axis=0), sums.rows[:14].sum(axis=0), np.zeros(sums.rows.shape[1])])
     together = sums.value(several)
     assert together.shape == (3,)
-    assert [float(sums.value(one)) for one in several] == pytest.approx(together.tolist(), nan_ok=True)
+    assert [float(sums.value(row)) for row in several] == pytest.approx(together.tolist(), nan_ok=True)
     assert math.isnan(together[2]) or together[2] == 0.0
 
 
@@ -344,6 +345,6 @@ def test_sums_get_worse_by_the_worst_unit_and_better_by_the_best(name: str) -> N
 
 def test_sums_are_unknown_of_a_pair_of_value_and_parts_and_of_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CORPUS_METRICS._things, "of_the_test", lambda _answers: (0.5, {"half": 1}))
-    found = corpus_score("of_the_test", *zip(*drawn("accuracy", 0), strict=True))
-    assert (found.value, found.parts, found.sums) == (0.5, {"half": 1.0}, None)
+    result = corpus_score("of_the_test", *zip(*drawn("accuracy", 0), strict=True))
+    assert (result.value, result.parts, result.sums) == (0.5, {"half": 1.0}, None)
     assert corpus_score("accuracy", [], [], []).sums is None

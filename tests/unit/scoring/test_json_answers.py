@@ -16,7 +16,7 @@ from pytest_vlmrobust.scoring.json_answers import DEEPEST, read_json, read_value
 
 
 def values(text: str) -> list[Any]:
-    return [found.value for found in read_json(text).values]
+    return [entry.value for entry in read_json(text).values]
 
 
 @pytest.mark.cases(
@@ -80,7 +80,7 @@ def test_deep_nesting_is_no_answer() -> None:
 
 def test_where_values_stand() -> None:
     text = 'a {"b": 1} c [2] d'
-    assert [text[found.start : found.end] for found in read_json(text).values] == ['{"b": 1}', "[2]"]
+    assert [text[entry.start : entry.end] for entry in read_json(text).values] == ['{"b": 1}', "[2]"]
 
 
 def test_one_value() -> None:
@@ -113,9 +113,9 @@ def test_json_is_read_as_json(value: Any) -> None:
 @given(text=st.text("[]{}()\"'`:,=0123456789abc \n\\/%.-_", max_size=120))
 def test_any_text_is_read_without_complaint(text: str) -> None:
     document = read_json(text)
-    ends = [position for found in document.values for position in (found.start, found.end)]
+    ends = [position for entry in document.values for position in (entry.start, entry.end)]
     assert ends == sorted(ends)
-    assert all(isinstance(found.value, list | dict) for found in document.values)
+    assert all(isinstance(entry.value, list | dict) for entry in document.values)
     assert document.cut is None or document.cut >= max(ends, default=0)
 
 

@@ -43,8 +43,8 @@ def without_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_numbers_are_read(scorer: str, text: str, target: str, value: float) -> None:
-    found = scored(scorer, text, target)
-    assert (found.state, found.value) == ("scored", value)
+    result = scored(scorer, text, target)
+    assert (result.state, result.value) == ("scored", value)
 
 
 @pytest.mark.parametrize("scorer", ["numeric", "relaxed"])
@@ -82,11 +82,11 @@ def test_money_is_no_formula() -> None:
 
 def test_math_verify_decides_where_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latex, "math_verify_version", lambda: "1")
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
 
     class Verifier:
         def ask(self, expression: str, target: str) -> bool | None:
-            asked.append((expression, target))
+            calls.append((expression, target))
             return {"4": True, "3": False}.get(target)
 
     monkeypatch.setattr(latex, "_worker", Verifier)
@@ -95,7 +95,7 @@ def test_math_verify_decides_where_it_is_there(monkeypatch: pytest.MonkeyPatch) 
     assert scored("numeric", text, "5") == Score.unparsed("latex")
     assert scored("relaxed", text, "4").value == 1.0
     assert scored("relaxed", text, "3") == Score.unparsed("latex")
-    assert asked[0] == (r"\sqrt{16}", "4")
+    assert calls[0] == (r"\sqrt{16}", "4")
 
 
 def test_a_verifier_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,5 +123,5 @@ def test_a_verifier_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_powers_of_whole_numbers_are_worked_out(text: str, target: str, value: float) -> None:
-    asked = Sample("1", (), "?", (target,), "open", scorer="numeric")
-    assert score(asked, Prediction(text, "generate")).value == value
+    sample = Sample("1", (), "?", (target,), "open", scorer="numeric")
+    assert score(sample, Prediction(text, "generate")).value == value

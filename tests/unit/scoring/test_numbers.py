@@ -78,8 +78,8 @@ from pytest_vlmrobust.scoring.numbers import numbers_in, read_number, relaxed_ma
     ],
 )
 def test_a_whole_number(text: str, value: int | Fraction | None) -> None:
-    found = read_number(text)
-    assert (found.value if found else None) == value
+    number = read_number(text)
+    assert (number.value if number else None) == value
 
 
 @pytest.mark.cases(
@@ -141,10 +141,10 @@ def test_a_number_is_read_whole_or_not_at_all(text: str, values: list[int]) -> N
 
 @given(st.fractions(min_value=-1000, max_value=1000, max_denominator=100).map(float).map(lambda number: f"{number:,.3f}"))
 def test_a_written_number_is_read_back(text: str) -> None:
-    found = read_number(text)
-    assert found is not None
-    assert found.value == Fraction(text.replace(",", ""))
-    assert [number.value for number in numbers_in(f"so it is {text} there")] == [found.value]
+    read_back = read_number(text)
+    assert read_back is not None
+    assert read_back.value == Fraction(text.replace(",", ""))
+    assert [number.value for number in numbers_in(f"so it is {text} there")] == [read_back.value]
 
 
 @pytest.mark.cases("text", ["Less than 45", "At least 45.", "More than 45 %", "Up to 45", "Over 45"])
@@ -347,6 +347,6 @@ def test_targets_in_latex_are_numbers(target: str, text: str, right: bool) -> No
 
 @pytest.mark.parametrize("target", ["5", "7"])
 def test_two_solutions_are_no_number(target: str) -> None:
-    asked = Sample("1", (), "?", (target,), "open", scorer="numeric")
-    assert score(asked, Prediction("x = 5 or x = 7", "generate")) == Score.unparsed("ambiguous")
-    assert score(asked, Prediction("So x = 3, and then y = 2x = 7.", "generate")).value == float(target == "7")
+    sample = Sample("1", (), "?", (target,), "open", scorer="numeric")
+    assert score(sample, Prediction("x = 5 or x = 7", "generate")) == Score.unparsed("ambiguous")
+    assert score(sample, Prediction("So x = 3, and then y = 2x = 7.", "generate")).value == float(target == "7")

@@ -116,28 +116,28 @@ def test_people_who_could_not_tell_agree_with_a_model_that_cannot() -> None:
 letters = st.text("abc", max_size=12)
 
 
-def slow_distance(one: str, other: str) -> int:
-    row = list(range(len(other) + 1))
-    for number, letter in enumerate(one, 1):
+def slow_distance(first: str, second: str) -> int:
+    row = list(range(len(second) + 1))
+    for number, letter in enumerate(first, 1):
         previous, row = row, [number]
-        for position, mark in enumerate(other):
+        for position, mark in enumerate(second):
             row.append(min(previous[position] + (letter != mark), previous[position + 1] + 1, row[-1] + 1))
     return row[-1]
 
 
-def slow_common(one: str, other: str) -> int:
-    row = [0] * (len(other) + 1)
-    for letter in one:
+def slow_common(first: str, second: str) -> int:
+    row = [0] * (len(second) + 1)
+    for letter in first:
         previous, row = row, [0]
-        for position, mark in enumerate(other):
+        for position, mark in enumerate(second):
             row.append(previous[position] + 1 if letter == mark else max(previous[position + 1], row[-1]))
     return row[-1]
 
 
-@given(one=letters, other=letters)
-def test_distance_and_common_subsequence_by_the_table(one: str, other: str) -> None:
-    assert edit_distance(one, other) == slow_distance(one, other)
-    assert common_subsequence(one, other) == slow_common(one, other)
+@given(first=letters, second=letters)
+def test_distance_and_common_subsequence_by_the_table(first: str, second: str) -> None:
+    assert edit_distance(first, second) == slow_distance(first, second)
+    assert common_subsequence(first, second) == slow_common(first, second)
 
 
 @pytest.mark.cases(
@@ -295,9 +295,9 @@ def test_a_caption_alone() -> None:
 
 @needs_sacrebleu
 def test_bleu() -> None:
-    found = measured("bleu", CAPTIONS)
-    assert [found.parts[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(BLEU, abs=1e-8)
-    assert found.value == found.parts["bleu_4"]
+    result = measured("bleu", CAPTIONS)
+    assert [result.parts[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(BLEU, abs=1e-8)
+    assert result.value == result.parts["bleu_4"]
     assert measured("bleu", [texts[0] for texts in REFERENCES]).parts["bleu_1"] == pytest.approx(1.0)
     assert math.isnan(measured("bleu", [None, None, None]).value)
 

@@ -163,27 +163,27 @@ def test_a_scorer_of_ones_own() -> None:
         register("length_for_test", lambda sample, prediction: Score.unparsed())
 
 
-def asked(number: int, scorer: str = "", task: str = "open") -> Sample:
+def question(number: int, scorer: str = "", task: str = "open") -> Sample:
     return Sample(f"q{number}", (), "?", "7", task, scorer=scorer)
 
 
 def test_what_exists_is_fine() -> None:
-    check_scoring("data", "accuracy", [asked(0), asked(1, "vqa_soft"), asked(2, task="yes_no")])
+    check_scoring("data", "accuracy", [question(0), question(1, "vqa_soft"), question(2, task="yes_no")])
     check_scoring("data", "pope_f1", [])
 
 
 def test_a_misspelt_scorer_is_named_with_its_first_sample() -> None:
     with pytest.raises(UnknownName) as caught:
-        check_scoring("data", "accuracy", [asked(0), asked(1, "vqa_sotf"), asked(2, "vqa_sotf")])
+        check_scoring("data", "accuracy", [question(0), question(1, "vqa_sotf"), question(2, "vqa_sotf")])
     assert str(caught.value).startswith(
         "dataset 'data', sample 'q1': unknown scorer 'vqa_sotf'. Did you mean 'vqa_soft'? Known: "
     )
 
 
 def test_an_open_question_whose_scorer_nobody_declared_is_refused() -> None:
-    undeclared = asked(1, UNDECLARED)
+    undeclared = question(1, UNDECLARED)
     with pytest.raises(UsageError) as caught:
-        check_scoring("data", "accuracy", [asked(0), undeclared, asked(2, UNDECLARED)])
+        check_scoring("data", "accuracy", [question(0), undeclared, question(2, UNDECLARED)])
     text = str(caught.value)
     assert text.startswith("dataset 'data', sample 'q1' is not scored (the first of 2): it is an open question, and the data do")
     assert f'or "scorer" with one of {", ".join(names())}. For NAME.tsv, write NAME.benchmark.yaml beside it' in text
@@ -193,7 +193,7 @@ def test_an_open_question_whose_scorer_nobody_declared_is_refused() -> None:
 
 def test_a_task_without_a_scorer_is_named() -> None:
     with pytest.raises(UnknownName, match=r"sample 'q0': unknown scorer 'yesno'\. Did you mean 'yes_no'\?"):
-        check_scoring("data", "accuracy", [asked(0, task="yesno")])
+        check_scoring("data", "accuracy", [question(0, task="yesno")])
 
 
 def test_a_misspelt_corpus_metric_is_named() -> None:

@@ -106,8 +106,8 @@ def test_a_very_long_reply_is_read_at_its_ends() -> None:
 
 
 def test_a_letter_keeps_as_many_marks_as_any_language_puts_on_one() -> None:
-    one = "x" + "\u0323\u0307" * 15
-    assert final_words(f"{one} B") == unicodedata.normalize("NFKC", f"{one} B")
+    marked = "x" + "\u0323\u0307" * 15
+    assert final_words(f"{marked} B") == unicodedata.normalize("NFKC", f"{marked} B")
     assert final_words("x" + "\u0307\u0323" * 150_000 + " B") == unicodedata.normalize("NFKC", "x" + "\u0307\u0323" * 15 + " B")
 
 

@@ -174,6 +174,6 @@ def test_a_refusal_after_no_is_no_answer() -> None:
     )
 )
 def test_yes_no_is_always_yes_or_no_or_none(text: str) -> None:
-    found = extract_yes_no(text)
-    assert found.rule in YES_NO_RULES if found.answer else found.answer is None
-    assert found.answer in ("yes", "no", None)
+    extraction = extract_yes_no(text)
+    assert extraction.rule in YES_NO_RULES if extraction.answer else extraction.answer is None
+    assert extraction.answer in ("yes", "no", None)
