@@ -204,7 +204,7 @@ def questions() -> tuple[Question, ...]:
 
 
 def _accuracy(view: RunView) -> str:
-    clean = [one for one in view.records if one.measure_of("clean_accuracy") or (one.setting == CLEAN_NAME and one.measures)]
+    clean = (r for r in view.records if r.measure_of("clean_accuracy") or (r.setting == CLEAN_NAME and r.measures))
     data = sorted({record.dataset for record in clean})
     return f"accuracy on clean images with its interval, on {first_few(data)}" if data else ""
 

@@ -117,7 +117,9 @@ class Sweep:
         """Of each budget that was broken, the first test that says so: others count the same answers again."""
         broken = [(record, measure) for record in self.records for measure in record.measures if measure.metric in BUDGET_METRICS]
         first = {measure.metric: (record, measure) for record, measure in reversed(broken)}
-        return [CardLine(f"{one.metric}, {record.setting or record.metric}", one, record) for record, one in first.values()]
+        return [
+            CardLine(f"{name}, {record.setting or record.metric}", budget, record) for name, (record, budget) in first.items()
+        ]
 
     # What is drawn of it.
 

@@ -1,10 +1,12 @@
-"""Pages stay readable: short sentences, small cells of tables, few words in all, and one word for one thing."""
+"""Pages stay readable: short sentences, small cells of tables, few words in all, one word for one thing; so do names in code."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +24,9 @@ MEAN = 17
 """So many words may the sentences of a page have on average."""
 OTHER_WORDS = re.compile(r"\b(?:pictures?|whoever|as far as|what is left)\b", re.IGNORECASE)
 """An image is an image; the others are turns of phrase that nobody says."""
+VAGUE_NAMES = {"asked", "told", "found", "one", "own"}
+"""None of them says what a value is; ``records``, ``interval`` and ``image_paths`` do."""
+FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in (ROOT / "pytest_vlmrobust").rglob("*.py")})
 NOTIONS = 30
 """So many words of ours may somebody meet in the tutorial."""
 NOUNS = ("suite", "setting", "policy", "rule", "bound", "waiver", "metric", "cell", "sweep", "perturbation", "sample", "scorer")
@@ -69,6 +74,46 @@ def test_the_tutorial_meets_thirty_notions_at_most() -> None:
     met = notions((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
     assert {"init", "--vlm-rerun", "NO-GO", "waiver", "cap", "accuracy_drop", "suite"} <= met
     assert len(met) <= NOTIONS, sorted(met)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_say_what_they_bind(folder: str) -> None:
+    trees = {path.name: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / folder).glob("*.py")}
+    vague = [(file, line, name) for file, tree in trees.items() for line, name in bindings(tree) if name in VAGUE_NAMES]
+    assert vague == [], "say the noun: records, interval, image_paths"
+
+
+def test_every_way_to_bind_a_name_is_seen() -> None:
+    code = """
+import a as b
+from c import d as e
+def f(g, *h, i=0, **j):
+    k, *l = (m := 0), n
+    for o in p: lambda q: [r for r, s in t]
+    with u as v: w.x = y
+    try: ...
+    except ValueError as z: ...
+    match z:
+        case {"A": B, **C} | [D, *E]: F: int = 0
+class G: ...
+"""
+    assert "".join(sorted(name for _, name in bindings(ast.parse(code)))) == "BCDEFGbefghijklmoqrsvxz"
+
+
+def bindings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields the line of each binding of a name, and the name."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Name(id=str(name), ctx=ast.Store()) | ast.Attribute(attr=str(name), ctx=ast.Store()) | ast.arg(arg=str(name))
+            ):
+                yield node.lineno, name
+            case ast.FunctionDef(name=str(name)) | ast.AsyncFunctionDef(name=str(name)) | ast.ClassDef(name=str(name)):
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+                yield node.lineno, name
 
 
 def notions(page: str) -> set[str]:
