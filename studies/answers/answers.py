@@ -61,8 +61,8 @@ def golden() -> list[tuple[Question, str]]:
 def ours(questions: Sequence[Question]) -> list[str]:
     """Returns what our rules read."""
     return [
-        (extract_choice(text, options) if kind == "choice" else extract_yes_no(text, asked)).answer or ""
-        for kind, text, options, asked in questions
+        (extract_choice(text, options) if kind == "choice" else extract_yes_no(text, question)).answer or ""
+        for kind, text, options, question in questions
     ]
 
 
@@ -72,10 +72,10 @@ def peer(python: str, name: str) -> Read:
     def read(questions: Sequence[Question]) -> list[str | None]:
         command = [python, str(HERE / "answers_peer.py"), name]
         content = json.dumps([question[:3] for question in questions])
-        found = subprocess.run(command, input=content, capture_output=True, text=True, check=False)  # noqa: S603 - named by the caller
-        if found.returncode:
-            raise RuntimeError(f"{' '.join(command)} ended with {found.returncode}:\n{found.stderr[-2000:]}")
-        answers: list[str | None] = json.loads(found.stdout)
+        process = subprocess.run(command, input=content, capture_output=True, text=True, check=False)  # noqa: S603 - named by the caller
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{process.stderr[-2000:]}")
+        answers: list[str | None] = json.loads(process.stdout)
         return answers
 
     return read
@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pairs = list(zip(read([question for question, _ in rows]), rows, strict=True))
             others = [(said, *row) for said, row in pairs if said is not None and said != row[1]]
             count = Counter("wrong" if said else "unread" for said, _, _ in others)
-            asked = sum(said is not None for said, _ in pairs)
-            print(f"{name:<10}{reader:<12}{asked:>7}{asked - len(others):>7}{count['unread']:>8}{count['wrong']:>7}")
+            total = sum(said is not None for said, _ in pairs)
+            print(f"{name:<10}{reader:<12}{total:>7}{total - len(others):>7}{count['unread']:>8}{count['wrong']:>7}")
             failed = failed or (reader == "ours" and name == "golden" and count["wrong"] > 0)
             for said, question, expected in others if chosen.show and reader == "ours" else ():
                 print(f"  {said or '-'} for {expected or '-'}: {question[1]!r}")

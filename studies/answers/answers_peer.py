@@ -39,6 +39,6 @@ def lmms_eval(questions: list[tuple[str, str, dict[str, str]]]) -> list[str | No
 
 if __name__ == "__main__":
     reader = {"vlmevalkit": vlmevalkit, "lmms-eval": lmms_eval}[sys.argv[1]]
-    asked = json.load(sys.stdin)
+    questions = json.load(sys.stdin)
     output, sys.stdout = sys.stdout, sys.stderr  # the libraries print
-    json.dump(reader(asked), output)
+    json.dump(reader(questions), output)

@@ -21,9 +21,9 @@ def log_asking() -> None:
     def logged(self: Any, *arguments: Any, **named: Any) -> Any:
         rows = len(named["input_ids"])
         _write("asked", rows)
-        found = generate(self, *arguments, **named)
+        tokens = generate(self, *arguments, **named)
         _write("answered", rows)
-        return found
+        return tokens
 
     GenerationMixin.generate = logged
 

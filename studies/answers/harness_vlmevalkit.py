@@ -54,8 +54,8 @@ def model_class() -> type:
             messages = [{"role": "user", "content": parts}]
             text = self.processor.apply_chat_template([messages], tokenize=False, add_generation_prompt=True)
             inputs = self.processor(text=text, images=shown, padding=True, return_tensors="pt")
-            found = self.model.generate(**inputs, max_new_tokens=1, do_sample=False)
-            new: Any = found[:, inputs.input_ids.shape[1] :]
+            tokens = self.model.generate(**inputs, max_new_tokens=1, do_sample=False)
+            new: Any = tokens[:, inputs.input_ids.shape[1] :]
             return str(self.processor.tokenizer.batch_decode(new, skip_special_tokens=True)[0])
 
     return Float32

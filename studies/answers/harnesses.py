@@ -172,13 +172,13 @@ class Program:
                 os.killpg(process.pid, signal.SIGKILL)
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-        found = lines(log)
-        if process.returncode not in ({-signal.SIGKILL} if kill_after else self.statuses) or not found:
+        logged = lines(log)
+        if process.returncode not in ({-signal.SIGKILL} if kill_after else self.statuses) or not logged:
             end = (folder / "output.txt").read_text(encoding="utf-8")[-4000:]
-            raise RuntimeError(f"{self.name} ended with {process.returncode} and {len(found)} lines in {log}:\n{end}")
-        first = found[0]
+            raise RuntimeError(f"{self.name} ended with {process.returncode} and {len(logged)} lines in {log}:\n{end}")
+        first = logged[0]
         return Asked(
-            questions=questions_in(found),
+            questions=questions_in(logged),
             clock=time.perf_counter() - clock,
             processor=used.ru_utime + used.ru_stime,
             start=first.when - began,
@@ -199,15 +199,15 @@ class Line(NamedTuple):
     """How many questions it was about."""
 
 
-def questions_in(found: Sequence[Line]) -> int:
+def questions_in(logged: Sequence[Line]) -> int:
     """Returns how many questions were asked, by the lines of a log."""
-    return sum(line.rows for line in found if line.what == "asked")
+    return sum(line.rows for line in logged if line.what == "asked")
 
 
 def lines(log: Path) -> list[Line]:
     """Returns what was written down; a last line that is not whole yet is left out."""
-    found = [line.split() for line in log.read_text(encoding="ascii").splitlines()]
-    return [Line(line[0], float(line[1]), float(line[2]), int(line[3])) for line in found if len(line) == 4]
+    rows = [line.split() for line in log.read_text(encoding="ascii").splitlines()]
+    return [Line(line[0], float(line[1]), float(line[2]), int(line[3])) for line in rows if len(line) == 4]
 
 
 def file_name(setting: str) -> str:
@@ -264,16 +264,16 @@ def gate(mode: str, samples: str | None) -> Program:
         return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given, "test_sweep.py"]
 
     def answers(folder: Path) -> Answers:
-        found = {}
+        answers = {}
         with Store.open(folder / "store") as store:
             asker = evaluator(store, samples)
             for setting in SETTINGS:
                 for name in DATASETS:
                     result = asker.result(Cell("tiny", name, Setting.parse(setting)))
                     for sample, prediction in zip(result.samples, result.predictions, strict=True):
-                        found[setting, f"{name}/{sample.id}"] = prediction.text.strip()
+                        answers[setting, f"{name}/{sample.id}"] = prediction.text.strip()
             asker.close()
-        return found
+        return answers
 
     return Program(f"gate, {mode}", command, answers if mode == "full" else None, frozenset({0, 1, 10}))
 
@@ -282,16 +282,16 @@ def lmms_eval(python: str, questions: Path, batch_size: int) -> Program:
     """Returns lmms-eval with so many questions at a time; it has its cache of responses only where it is to go on."""
 
     def command(folder: Path, resumes: bool) -> list[str]:
-        own = [str(folder / "output"), str(batch_size), *([str(folder / "cache")] if resumes else [])]
-        return [python, str(HERE / "harness_lmms_eval.py"), resolve("tiny").location, str(questions), *own]
+        arguments = [str(folder / "output"), str(batch_size), *([str(folder / "cache")] if resumes else [])]
+        return [python, str(HERE / "harness_lmms_eval.py"), resolve("tiny").location, str(questions), *arguments]
 
     def answers(folder: Path) -> Answers:
-        found = {}
+        answers = {}
         for setting in SETTINGS:
             [file] = (folder / "output").rglob(f"*_samples_{file_name(setting)}.jsonl")
             for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-                found[setting, ids(questions, setting)[row["doc_id"]]] = row["filtered_resps"].strip()
-        return found
+                answers[setting, ids(questions, setting)[row["doc_id"]]] = row["filtered_resps"].strip()
+        return answers
 
     return Program(f"lmms-eval, batches of {batch_size}", command, answers)
 
@@ -303,13 +303,13 @@ def vlmevalkit(python: str, questions: Path) -> Program:
         return [python, str(HERE / "harness_vlmevalkit.py"), resolve("tiny").location, str(questions), str(folder / "output")]
 
     def answers(folder: Path) -> Answers:
-        found = {}
+        answers = {}
         for setting in SETTINGS:
             [file] = (folder / "output").rglob(f"tiny_{file_name(setting)}.tsv")
             with file.open(encoding="utf-8", newline="") as rows:
                 for row in csv.DictReader(rows, delimiter="\t"):
-                    found[setting, row["id"]] = row["prediction"].strip()
-        return found
+                    answers[setting, row["id"]] = row["prediction"].strip()
+        return answers
 
     return Program("VLMEvalKit", command, answers)
 
@@ -323,11 +323,11 @@ def ids(questions: Path, setting: str) -> list[str]:
 # Measurements.
 
 
-def same_when_clean(programs: Sequence[Program], found: Mapping[str, Answers]) -> bool:
+def same_when_clean(programs: Sequence[Program], by_program: Mapping[str, Answers]) -> bool:
     """Prints whether all gave the same answers to clean pictures, and how many others differ; returns the first."""
-    reference = found[programs[0].name]
+    reference = by_program[programs[0].name]
     same = True
-    for name, answers in found.items():
+    for name, answers in by_program.items():
         if answers.keys() != reference.keys():
             raise RuntimeError(f"{name} answered {len(answers)} questions; expected the {len(reference)} of {programs[0].name}")
         differing = [setting for setting, each in reference if answers[setting, each] != reference[setting, each]]
@@ -354,9 +354,9 @@ def print_speed(programs: Sequence[Program], questions: int) -> float:
     print()
     ratios = {}
     for name in ("gate, full", "gate, adaptive"):
-        own = fastest[name]
-        whole = min(peer.processor for peer in peers) / own.processor
-        clock, ratios[name] = (min(peer.each(questions)[by] for peer in peers) / own.each(questions)[by] for by in (0, 1))
+        gate = fastest[name]
+        whole = min(peer.processor for peer in peers) / gate.processor
+        clock, ratios[name] = (min(peer.each(questions)[by] for peer in peers) / gate.each(questions)[by] for by in (0, 1))
         times = f"a question {ratios[name]:.2f} times by the processor and {clock:.2f} by the clock, the whole run {whole:.2f}"
         print(f"{name}, as fast as the better peer: {times}", flush=True)
     return ratios["gate, full"]
@@ -409,7 +409,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> int:
     for program in (full, adaptive, *peers):
         program.threads = options.threads
     for turn in range(options.rounds):
-        found: dict[str, Answers] = {}
+        by_program: dict[str, Answers] = {}
         for program in (full, *peers, adaptive):
             place = folder / f"{turn}-{program.slug}"
             shutil.rmtree(place, ignore_errors=True)
@@ -417,8 +417,8 @@ def _measure(folder: Path, options: argparse.Namespace) -> int:
             program.runs.append(run)
             print(f"{program.name}: {run.clock:.1f} s by the clock, {run.processor:.1f} s of the processor", flush=True)
             if program.answers is not None:
-                found[program.name] = program.answers(place)
-        if not same_when_clean([full, *peers], found):
+                by_program[program.name] = program.answers(place)
+        if not same_when_clean([full, *peers], by_program):
             print("FAIL  answers to clean pictures differ, so that times say nothing")
             return 1
     ratio = print_speed([full, adaptive, *peers], total)

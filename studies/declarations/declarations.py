@@ -143,19 +143,19 @@ class Effect:
 
 def declared(name: str, effect: Effect) -> frozenset[str]:
     """Returns what a setting of that perturbation changes, members of ``perturbations.CHANGES``, by the one rule for all."""
-    found = set(BY_NATURE.get(name, ()))
+    tags = set(BY_NATURE.get(name, ()))
     if effect.renamed >= COLOUR_FROM:
-        found.add("colour")
+        tags.add("colour")
     if effect.hidden >= HIDDEN_FROM:
-        found |= {"presence", "count"}
+        tags |= {"presence", "count"}
     if effect.moved >= MOVED_FROM:
-        found.add("position")
+        tags.add("position")
     if effect.across >= ORDER_FROM:
-        found.add("left_right")
+        tags.add("left_right")
     if effect.down >= ORDER_FROM:
-        found.add("up_down")
+        tags.add("up_down")
     seen = {height: 1.0 - effect.hidden if (share := effect.read(height)) is None else share for height in TEXT_HEIGHTS}
-    return frozenset(found) | unreadable_text(max((height for height, share in seen.items() if share <= READ_UP_TO), default=0))
+    return frozenset(tags) | unreadable_text(max((height for height, share in seen.items() if share <= READ_UP_TO), default=0))
 
 
 def measured_settings() -> list[str]:
@@ -302,16 +302,18 @@ def _read_share(setting: str, height: int, seed: int) -> float:
     """Returns the share of capitals of a height in pixels that are still most like themselves, all of the alphabet asked."""
     pages = _letters_pages(height)
     patterns = _patterns(height)
-    right, asked = 0, 0
+    right, total = 0, 0
     for page in pages:
         seen = _reduced(_render(setting, page.page, seed), height)
         for letter, x, y in page.placed:
             left, top = (round(place * SCALED_TO / height) for place in (x, y))
             around = seen[top - SEARCHED : top + CELL + SEARCHED, left - SEARCHED : left + CELL + SEARCHED]
-            likeness = [float(np.abs(cv2.matchTemplate(around, one, cv2.TM_CCOEFF_NORMED)).max()) for one in patterns.values()]
+            likeness = [
+                float(np.abs(cv2.matchTemplate(around, pattern, cv2.TM_CCOEFF_NORMED)).max()) for pattern in patterns.values()
+            ]
             right += max(likeness) > FAINTEST and [*patterns][int(np.argmax(likeness))] == letter
-            asked += 1
-    return right / asked
+            total += 1
+    return right / total
 
 
 @functools.cache
@@ -338,13 +340,13 @@ def _letters_pages(height: int) -> tuple[_Letters, ...]:
 @functools.cache
 def _patterns(height: int) -> dict[str, NDArray[np.float32]]:
     """Returns each capital as a reader knows it, shape (16, 16)."""
-    found: dict[str, NDArray[np.float32]] = {}
+    patterns: dict[str, NDArray[np.float32]] = {}
     for page in _letters_pages(height):
         seen = _reduced(page.page, height)
         for letter, x, y in page.placed:
             left, top = (round(place * SCALED_TO / height) for place in (x, y))
-            found.setdefault(letter, seen[top : top + CELL, left : left + CELL])
-    return found
+            patterns.setdefault(letter, seen[top : top + CELL, left : left + CELL])
+    return patterns
 
 
 def _reduced(page: Image, height: int) -> NDArray[np.float32]:
@@ -366,24 +368,24 @@ def rows(settings: Sequence[str]) -> Iterator[tuple[str, Effect]]:
 
 def line(setting: str, effect: Effect) -> str:
     """Returns the row of the table for a setting."""
-    shares = ["" if share is None else f"{share:.3f}" for share in (getattr(effect, one.name) for one in fields(Effect))]
+    shares = ["" if share is None else f"{share:.3f}" for share in (getattr(effect, column.name) for column in fields(Effect))]
     tags = ", ".join(aspects(perturbations.info(setting).label_changing))
     return f"| `{setting}` | {' | '.join(shares)} | {effect.legible_from} | {tags} |"
 
 
 def read_table(page: Path = PAGE) -> dict[str, Effect]:
     """Returns the effects that the page states, by setting."""
-    found = {}
+    effects = {}
     for row in page.read_text(encoding="utf-8").partition(START)[2].partition(END)[0].splitlines():
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         if cells[0].startswith("`"):
             shares = [float(cell) if cell else None for cell in cells[1:-2]]
-            found[cells[0].strip("`")] = Effect(*shares)  # type: ignore[arg-type]  # only those of letters may be absent
-    return found
+            effects[cells[0].strip("`")] = Effect(*shares)  # type: ignore[arg-type]  # only those of letters may be absent
+    return effects
 
 
 def _write(lines: Sequence[str]) -> None:
-    names = [one.name.replace("_", " ") for one in fields(Effect)]
+    names = [column.name.replace("_", " ") for column in fields(Effect)]
     head = f"| setting | {' | '.join(names)} | legible from | declared |\n| --- |{' --- |' * (len(names) + 2)}\n"
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
     table = "\n".join(lines)
@@ -398,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.write and options.names:
         parser.error("--write takes all perturbations: leave out --names")
-    settings = [one for one in measured_settings() if not options.names or Setting.parse(one).name in options.names]
+    settings = [setting for setting in measured_settings() if not options.names or Setting.parse(setting).name in options.names]
     lines, wrong = [], []
     for setting, effect in rows(settings):
         lines.append(line(setting, effect))

@@ -125,8 +125,8 @@ def main() -> int:
     pictures = {"photograph": photograph(), "page": page()}
     sys.stdout.write("| | photograph | page |\n|---|--:|--:|\n")
     for title, change in compared():
-        found = [f"{_distance(picture, change):.1f}" for picture in pictures.values()]
-        sys.stdout.write(f"| {title} | {' | '.join(found)} |\n")
+        distances = [f"{_distance(picture, change):.1f}" for picture in pictures.values()]
+        sys.stdout.write(f"| {title} | {' | '.join(distances)} |\n")
     return 0
 
 

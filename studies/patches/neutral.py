@@ -124,10 +124,10 @@ def shares(model: Model, metric: str, size: int, grid: int, runs: int) -> Shares
             whole_attempts=whole,
             chance=1.0 / model.options,
         )
-        found = metrics.estimate(metric, table, setting=setting, confidence=CONFIDENCE)
+        estimate = metrics.estimate(metric, table, setting=setting, confidence=CONFIDENCE)
         bound = RULES[metric]
-        outcome = "passed" if found.low >= bound else "failed" if found.high < bound else "undecided"
-        counts[outcome if found.valid else "not_applicable"] += 1
+        outcome = "passed" if estimate.low >= bound else "failed" if estimate.high < bound else "undecided"
+        counts[outcome if estimate.valid else "not_applicable"] += 1
     return Shares(**{name: count / runs for name, count in counts.items()})
 
 
@@ -139,8 +139,8 @@ def rows(runs: int) -> Iterator[str]:
         for size in SIZES:
             for grid in (2, 3):
                 for metric, bound in RULES.items():
-                    found = " | ".join(f"{share:.3f}" for share in shares(model, metric, size, grid, runs))
-                    yield f"| {model.name} | {size} | {grid} x {grid} | `{metric}` | {bound} | {found} |"
+                    cells = " | ".join(f"{share:.3f}" for share in shares(model, metric, size, grid, runs))
+                    yield f"| {model.name} | {size} | {grid} x {grid} | `{metric}` | {bound} | {cells} |"
 
 
 def main() -> int:

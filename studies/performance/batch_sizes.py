@@ -53,10 +53,10 @@ def main(arguments: Sequence[str]) -> int:
         ratio = min(took[case[0], USUAL])[0] / clock
         texts, apart = _differences(answers[cases[0]], answers[case])
         print(f"{case[0]:8}{case[1]:7}{len(requests) / clock:12.1f}{ratio:8.2f}{processor:8.2f}{texts:6}{apart:10.1e}")
-    found = _backend(options.threads[0], "auto")
+    backend = _backend(options.threads[0], "auto")
     for _ in range(options.turns):
-        _answered(found, requests, options.threads[0])
-    print("auto:", found.describe()["batches"])
+        _answered(backend, requests, options.threads[0])
+    print("auto:", backend.describe()["batches"])
     return 0
 
 
@@ -88,16 +88,16 @@ def _answered(backend: TransformersBackend, requests: Sequence[Request], threads
     backend.infer(requests[:1])  # the weights load
     torch.set_num_threads(threads)
     clock, processor = time.perf_counter(), time.process_time()
-    found: list[Prediction] = []
-    while len(found) < len(requests):
-        found += backend.infer(requests[len(found) : len(found) + backend.batch_size])
-    return found, time.perf_counter() - clock, time.process_time() - processor
+    answers: list[Prediction] = []
+    while len(answers) < len(requests):
+        answers += backend.infer(requests[len(answers) : len(answers) + backend.batch_size])
+    return answers, time.perf_counter() - clock, time.process_time() - processor
 
 
 def _differences(first: Sequence[Prediction], other: Sequence[Prediction]) -> tuple[int, float]:
     pairs = list(zip(first, other, strict=True))
-    apart = max(abs(one.logprobs[letter] - two.logprobs[letter]) for one, two in pairs for letter in one.logprobs)
-    return sum(one.text != two.text for one, two in pairs), apart
+    apart = max(abs(a.logprobs[letter] - b.logprobs[letter]) for a, b in pairs for letter in a.logprobs)
+    return sum(a.text != b.text for a, b in pairs), apart
 
 
 if __name__ == "__main__":

@@ -56,32 +56,32 @@ def processor_seconds(processes: Sequence[int]) -> float:
 
 def actors() -> list[int]:
     """Returns the process ids of actors of Ray that host a model."""
-    found = []
+    numbers = []
     for folder in Path("/proc").iterdir():
         try:
             if folder.name.isdigit() and (folder / "cmdline").read_text().startswith("ray::Host"):
-                found.append(int(folder.name))
+                numbers.append(int(folder.name))
         except OSError:
             continue  # it ended meanwhile
-    return found
+    return numbers
 
 
 def requests(count: int) -> list[Request]:
     """Returns so many questions with their pictures."""
     samples = open_dataset("shapes").samples()
-    found = []
+    questions = []
     for setting in ("clean", "invert"):
         for sample in samples:
             picture = (
                 sample.images[0].load() if setting == "clean" else perturbations.get(setting)(sample.images[0].load(), seed=1234)
             )
-            found.append(
+            questions.append(
                 Request(f"{setting}{sample.id}", (picture,), prompt(sample, "direct"), scorable_choices(sample, "direct"))
             )
-    return [found[number % len(found)] for number in range(count)]
+    return [questions[number % len(questions)] for number in range(count)]
 
 
-def measured(ref: ModelRef, cluster: Cluster | None, asked: Sequence[Request], server: int = 0) -> Cost:
+def measured(ref: ModelRef, cluster: Cluster | None, questions: Sequence[Request], server: int = 0) -> Cost:
     """Returns what the questions cost; ``server`` is the process id of one on this machine."""
     backend = open_backend(ref, BackendOptions(device="cpu", batch_size=BATCH, cluster=cluster))
     traits = traits_of(backend)
@@ -89,10 +89,10 @@ def measured(ref: ModelRef, cluster: Cluster | None, asked: Sequence[Request], s
     if prepare is None or infer is None:
         raise TypeError(f"{ref.name} prepares nothing")
     size = 1 if traits.batch_size == 1 else BATCH
-    batches = [asked[start : start + size] for start in range(0, len(asked), size)]
+    batches = [questions[start : start + size] for start in range(0, len(questions), size)]
 
     def answer(batch: Sequence[Request]) -> None:
-        wrong = [one.error for one in infer([prepare(request) for request in batch]) if one.error]
+        wrong = [answer.error for answer in infer([prepare(request) for request in batch]) if answer.error]
         if wrong:
             raise RuntimeError(wrong[0])
 
@@ -132,20 +132,20 @@ def main() -> None:
     parser.add_argument("--only-here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    asked, tiny = requests(options.count), resolve("tiny")
+    questions, tiny = requests(options.count), resolve("tiny")
     if options.only_here:
-        cost = measured(tiny, None, asked)
+        cost = measured(tiny, None, questions)
         print(cost.wall, cost.here)
         return
     ways: dict[str, Callable[[], Cost]] = {
-        "this process": lambda: measured(tiny, None, asked),
+        "this process": lambda: measured(tiny, None, questions),
         "two parts": lambda: in_parts(options.count),
     }
     if options.actors:
-        ways[f"{options.actors} actors of Ray"] = lambda: measured(tiny, Cluster("local", options.actors), asked)
+        ways[f"{options.actors} actors of Ray"] = lambda: measured(tiny, Cluster("local", options.actors), questions)
     if options.served:
         served = resolve(options.served, models_file=options.models)
-        ways["a server"] = lambda: measured(served, None, asked, options.server_pid)
+        ways["a server"] = lambda: measured(served, None, questions, options.server_pid)
     print("| way | lanes | processor ms an answer: asking | computing | answers a second | load of the machine |")
     print("|---|---|--:|--:|--:|--:|")
     for way, run in ways.items():

@@ -115,13 +115,13 @@ def mistakes(options: argparse.Namespace) -> Iterator[Piece]:
 
 def table_of_mistakes(rows: Sequence[Row]) -> list[str]:
     """Returns the table of the mutants that tests were tried on; of each module at the last commit alone."""
-    lines, total, found = ["| module | mutants | tried | found |\n|---|--:|--:|--:|"], 0, 0
+    lines, total, caught = ["| module | mutants | tried | found |\n|---|--:|--:|--:|"], 0, 0
     for module, group in grouped(rows).items():
         last = [row for row in group if row["commit"] == group[-1]["commit"]]
         tried, left = sum(row["tried"] for row in last), sum(len(row["survivors"]) for row in last)
         lines.append(f"| `{module}` | {last[0]['mutants']} | {tried} | {tried - left} |")
-        total, found = total + tried, found + tried - left
-    return [*lines, f"| **all** | | **{total}** | **{found}** ({found / max(1, total):.0%}) |"]
+        total, caught = total + tried, caught + tried - left
+    return [*lines, f"| **all** | | **{total}** | **{caught}** ({caught / max(1, total):.0%}) |"]
 
 
 PARTS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[Piece]], Callable[[Sequence[Row]], list[str]]]] = {
@@ -139,12 +139,12 @@ def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def read(path: Path) -> list[Row]:
     """Returns the rows that were kept; of what was measured at several commits, the last."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found: dict[tuple[Any, ...], Row] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for row in map(json.loads, lines):
         key = tuple(row[name] for name in ("part", "name", "seed", "first"))
-        found.pop(key, None)
-        found[key] = row
-    return [*found.values()]
+        rows.pop(key, None)
+        rows[key] = row
+    return [*rows.values()]
 
 
 def where_from(rows: Sequence[Row]) -> str:

@@ -82,15 +82,15 @@ class Comparer(nn.Module):
         alike = self._alike(layers[GATHER_LAYER + 1], where)
         rows, count = torch.arange(len(alike)), len(where.candidates)
         compared = _scaled(layers[COMPARE_LAYER + 1][:, where.candidates])
-        asked = {
+        targets = {
             "alike": (alike, rows * count + where.right),
             "marked": (self.mark(compared)[..., 0], where.right),
             "slot": (self.slot(compared).flatten(0, 1), torch.arange(count).repeat(len(rows))),
             "letter": (self.letter(_scaled(layers[FIND_LAYER + 1][:, -1])), where.right),
         }
-        facts = {name: float((said.argmax(-1) == true).float().mean()) for name, (said, true) in asked.items()}
+        facts = {name: float((said.argmax(-1) == true).float().mean()) for name, (said, true) in targets.items()}
         weights = {"slot": 0.3}
-        loss = torch.stack([weights.get(name, 1.0) * functional.cross_entropy(*pair) for name, pair in asked.items()]).sum()
+        loss = torch.stack([weights.get(name, 1.0) * functional.cross_entropy(*pair) for name, pair in targets.items()]).sum()
         return loss, facts
 
     def _alike(self, hidden: torch.Tensor, where: Comparison) -> torch.Tensor:
@@ -136,14 +136,14 @@ def attention(
 ) -> torch.Tensor:
     """Returns the logarithm of what the guided heads of a layer give to each token, (B, heads, queries, T)."""
     text = model.model.language_model
-    own = text.layers[layer].self_attn
+    attention = text.layers[layer].self_attn
     hidden = text.layers[layer].input_layernorm(layers[layer])
     cos, sin = text.rotary_emb(hidden, batch.position)
-    query = own.q_proj(hidden[:, queries]).unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
-    key = own.k_proj(hidden).unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
+    query = attention.q_proj(hidden[:, queries]).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+    key = attention.k_proj(hidden).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
     query, _ = apply_rotary_pos_emb(query, query, cos[:, queries], sin[:, queries])
     key, _ = apply_rotary_pos_emb(key, key, cos, sin)
-    key = key.repeat_interleave(own.num_key_value_groups, dim=1)
-    scores: torch.Tensor = query[:, GUIDED] @ key[:, GUIDED].transpose(-1, -2) * own.scaling
+    key = key.repeat_interleave(attention.num_key_value_groups, dim=1)
+    scores: torch.Tensor = query[:, GUIDED] @ key[:, GUIDED].transpose(-1, -2) * attention.scaling
     later = torch.arange(hidden.shape[1])[None, :] > queries[:, None]
     return scores.masked_fill(later, float("-inf")).log_softmax(-1)

@@ -62,9 +62,9 @@ def kinds_table(evaluator: Evaluator) -> list[str]:
     lines = ["| question | with picture | without | n |", "|---|--:|--:|--:|"]
     lines += [f"| {kind} | {value:.2f} | {blind[kind][0]:.2f} | {n} |" for kind, (value, n) in clean.items()]
     for name in MEASURED:
-        own = evaluator.result(Cell(MODEL, name, CLEAN)), evaluator.result(Cell(MODEL, name, NO_IMAGE))
-        seen, unseen = (float(result.values.mean()) for result in own)
-        lines.append(f"| **{name}, all** | **{seen:.3f}** | **{unseen:.3f}** | {len(own[0].samples)} |")
+        results = evaluator.result(Cell(MODEL, name, CLEAN)), evaluator.result(Cell(MODEL, name, NO_IMAGE))
+        seen, unseen = (float(result.values.mean()) for result in results)
+        lines.append(f"| **{name}, all** | **{seen:.3f}** | **{unseen:.3f}** | {len(results[0].samples)} |")
     return lines
 
 
@@ -105,16 +105,18 @@ def severity_table(evaluator: Evaluator) -> list[str]:
     graded = [
         s for s in perturbations.names("robustbench") if perturbations.info(s).level and not perturbations.info(s).label_changing
     ]
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    accuracies: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for setting in graded:
         info = perturbations.info(setting)
         for name in DEFAULTS:
             accuracy = float(evaluator.result(Cell(MODEL, name, Setting.parse(setting))).values.mean())
-            found[info.family][str(info.level)].append(accuracy)
+            accuracies[info.family][str(info.level)].append(accuracy)
     lines = ["| family | low | mid | high |", "|---|--:|--:|--:|"]
-    for family, levels in found.items():
+    for family, levels in accuracies.items():
         lines.append(f"| {family} | {' | '.join(f'{np.mean(levels[level]):.2f}' for level in ('low', 'mid', 'high'))} |")
-    everything = [np.mean([value for levels in found.values() for value in levels[level]]) for level in ("low", "mid", "high")]
+    everything = [
+        np.mean([value for levels in accuracies.values() for value in levels[level]]) for level in ("low", "mid", "high")
+    ]
     return [*lines, f"| **all** | {' | '.join(f'**{value:.3f}**' for value in everything)} |"]
 
 

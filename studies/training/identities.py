@@ -52,7 +52,7 @@ def identities(rng: np.random.Generator, groups: int) -> tuple[Identities, Ident
     return Identities("face", faces), Identities("word", words)
 
 
-def asked(
+def questions(
     rng: np.random.Generator, collections: Sequence[Collection], task: str, rows: int
 ) -> Iterator[tuple[str, list[Sample]]]:
     """Yields batches of samples for ever, each about one collection; every pass over the entities has new layouts."""

@@ -84,13 +84,13 @@ class Illustrator:
         """
         layouts = [self.layout(sample) for sample in samples]
         first = layouts[0]
-        if any(one.pictures != first.pictures or len(one.ids) != len(first.ids) for one in layouts):
+        if any(layout.pictures != first.pictures or len(layout.ids) != len(first.ids) for layout in layouts):
             raise ValueError("samples of one batch need one layout")
         wanted = [pair for sample, setting in zip(samples, settings, strict=True) for pair in _shown(sample, setting)]
         count, columns = len(samples), [column for picture in first.pictures for column in picture]
         tokens = torch.cat(self._gallery.tokens(wanted)).reshape(count, len(columns), -1)
         return Batch(
-            ids=torch.tensor([one.ids for one in layouts]),
+            ids=torch.tensor([layout.ids for layout in layouts]),
             position=first.position,
             mask=None,
             row=torch.arange(count),

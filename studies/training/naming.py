@@ -30,23 +30,23 @@ class Kept:
 
     def _through(self, hidden: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         turns = self._text.rotary_emb(hidden, self._position)
-        found = []
+        pairs = []
         for layer in self._text.layers[BELOW:]:
             _, key, value = _projected(layer, hidden, turns)
-            found.append((key[:, :, :-1].clone(), value[:, :, :-1].clone()))
+            pairs.append((key[:, :, :-1].clone(), value[:, :, :-1].clone()))
             hidden = layer(hidden, attention_mask=None, position_embeddings=turns)
-        return found
+        return pairs
 
     def logits(self, rows: torch.Tensor) -> torch.Tensor:
         """Returns what the last token of some rows says, (rows, vocabulary); gradients run through that token alone."""
         hidden = self._hidden[rows, -1:]
         turns = self._text.rotary_emb(hidden, self._position[..., -1:])
         for layer, (keys, values) in zip(self._text.layers[BELOW:], self._pairs, strict=True):
-            own = layer.self_attn
+            attention = layer.self_attn
             query, key, value = _projected(layer, hidden, turns)
             all_keys, all_values = torch.cat([keys[rows], key], dim=2), torch.cat([values[rows], value], dim=2)
             mixed = functional.scaled_dot_product_attention(query, all_keys, all_values, enable_gqa=True)
-            hidden = hidden + own.o_proj(mixed.transpose(1, 2).flatten(2))
+            hidden = hidden + attention.o_proj(mixed.transpose(1, 2).flatten(2))
             hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         return functional.linear(self._text.norm(hidden[:, 0]), self._text.embed_tokens.weight)
 
@@ -55,9 +55,10 @@ def _projected(
     layer: Any, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns query, key and value of a layer, (B, heads, T, width)."""
-    own, normal = layer.self_attn, layer.input_layernorm(hidden)
+    attention, normal = layer.self_attn, layer.input_layernorm(hidden)
     query, key, value = (
-        project(normal).unflatten(-1, (-1, own.head_dim)).transpose(1, 2) for project in (own.q_proj, own.k_proj, own.v_proj)
+        project(normal).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+        for project in (attention.q_proj, attention.k_proj, attention.v_proj)
     )
     query, key = apply_rotary_pos_emb(query, key, *turns)
     return query, key, value

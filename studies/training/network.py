@@ -73,11 +73,11 @@ def run(
     if image_tokens is not None:
         hidden = hidden.index_copy(1, batch.image, image_tokens)
     turns = text.rotary_emb(hidden, batch.position)
-    found = [hidden]
+    states = [hidden]
     for layer in text.layers[:depth]:
         hidden = layer(hidden, attention_mask=batch.mask, position_embeddings=turns)
-        found.append(hidden)
-    return found
+        states.append(hidden)
+    return states
 
 
 def logits_of(model: Qwen2VLForConditionalGeneration, batch: Batch, layers: list[torch.Tensor]) -> torch.Tensor:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from comparing import BELOW, Comparer, guidance
-from identities import Identities, asked, identities
+from identities import Identities, identities, questions
 from illustrated import Illustrator
 from naming import Kept
 from network import Optimizers, logits_of, run, see
@@ -62,7 +62,7 @@ class Observatory:
         self._text = model.model.language_model
         self._illustrator = Illustrator(model, packer)
         self._collections: tuple[Identities, Identities] = identities(self._rng, GROUPS)
-        self._asked = asked(self._rng, self._collections, TASK, ROWS)
+        self._questions = questions(self._rng, self._collections, TASK, ROWS)
         self._replayed = pictures(self._rng, evaluation=False, per_picture=3, words=0.25)
 
     def compare(self, seconds: float, share: Any) -> None:
@@ -72,15 +72,15 @@ class Observatory:
         optimizers = Optimizers(below, 0.015, 1.5e-3)
         optimizers.add(comparer, 2e-3)
         for elapsed in self._steps(seconds):
-            name, samples = next(self._asked)
+            name, samples = next(self._questions)
             batch, tokens = self._illustrator.batch(samples, self._settings(samples), name)
             where, layers = self._illustrator.comparison(samples), run(self.model, batch, tokens, BELOW)
-            told, looks = guidance(self.model, batch, layers, where)
+            guided, looks = guidance(self.model, batch, layers, where)
             said, facts = comparer.losses(layers, where)
             old, old_tokens = self._replay()
             layers = run(self.model, old, old_tokens, BELOW)
             changed = (layers[-1] - layers[0]).square().sum(-1)
-            (said + 0.5 * told + SILENCE * torch.log1p(changed / FLOOR).mean()).backward()
+            (said + 0.5 * guided + SILENCE * torch.log1p(changed / FLOOR).mean()).backward()
             nn.utils.clip_grad_norm_(below.parameters(), 5.0)
             optimizers.step(share(elapsed / seconds))
             self._note({**facts, **looks, "changed": float(changed.detach().mean())}, name)
@@ -155,7 +155,7 @@ class Observatory:
         targets: list[torch.Tensor] = []
         position = torch.empty(0)
         while len(targets) * ROWS < KEPT_ROWS // len(self._collections):
-            name, samples = next(self._asked)
+            name, samples = next(self._questions)
             if name.startswith(self._collections[turn].name):
                 batch, tokens = self._illustrator.batch(samples, self._settings(samples), name)
                 hidden.append(run(self.model, batch, tokens, BELOW)[-1])

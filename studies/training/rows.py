@@ -56,7 +56,7 @@ class Picture:
 
     source: scenes.Scene | Page
     facts: tuple[Fact, ...]
-    asked: tuple[Asked, ...]
+    questions: tuple[Asked, ...]
 
     def draw(self) -> NDArray[np.uint8]:
         return scenes.draw(self.source) if isinstance(self.source, scenes.Scene) else draw_page(self.source)
@@ -71,9 +71,9 @@ def pictures(rng: np.random.Generator, *, evaluation: bool, per_picture: int, wo
             yield Picture(page, _page_facts(page), _ask_page(rng, page, per_picture))
         else:
             scene = next(drawn)
-            asked = _ask_scene(rng, scene, per_picture)
-            if asked:
-                yield Picture(scene, _scene_facts(scene), asked)
+            questions = _ask_scene(rng, scene, per_picture)
+            if questions:
+                yield Picture(scene, _scene_facts(scene), questions)
 
 
 def _scene_facts(scene: scenes.Scene) -> tuple[Fact, ...]:
@@ -90,22 +90,22 @@ def _page_facts(page: Page) -> tuple[Fact, ...]:
 
 def _ask_scene(rng: np.random.Generator, scene: scenes.Scene, count: int) -> tuple[Asked, ...]:
     kinds, weights = list(KIND_WEIGHTS), np.array(list(KIND_WEIGHTS.values()))
-    asked: list[Asked] = []
+    questions: list[Asked] = []
     for _ in range(count * 4):
         kind = kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
         question = shapes.KINDS[kind](rng, scene)
-        if question is not None and len(asked) < count:
-            asked.append(_asked(question.text, question.answer, question.options, question.kind))
-    return tuple(asked)
+        if question is not None and len(questions) < count:
+            questions.append(_asked(question.text, question.answer, question.options, question.kind))
+    return tuple(questions)
 
 
 def _ask_page(rng: np.random.Generator, page: Page, count: int) -> tuple[Asked, ...]:
-    asked = []
+    questions = []
     for _ in range(count):
         kind = list(WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
         question = WORD_KINDS[kind](rng, page)
-        asked.append(_asked(question.text, question.answer, question.options, question.kind))
-    return tuple(asked)
+        questions.append(_asked(question.text, question.answer, question.options, question.kind))
+    return tuple(questions)
 
 
 def _asked(text: str, answer: str, options: tuple[str, ...], kind: str) -> Asked:
@@ -137,12 +137,12 @@ class Packer:
             self._cache[text] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
         return self._cache[text]
 
-    def question(self, asked: Asked, *, hint: bool) -> tuple[list[int], int, int, list[int]]:
+    def question(self, question: Asked, *, hint: bool) -> tuple[list[int], int, int, list[int]]:
         """Returns ids, the index that must predict the reply, the index of the question mark, ids of the answer's words."""
-        head, mark, tail = asked.text.partition("?")
-        words = self.ids(f" {asked.words}")
+        head, mark, tail = question.text.partition("?")
+        words = self.ids(f" {question.words}")
         start = self.ids(head + mark)
-        reply = self.ids(asked.reply)
+        reply = self.ids(question.reply)
         ids = [*start, *(words if hint else []), *self.ids(f"{tail}<|im_end|>\n<|im_start|>assistant\n")]
         blank = self.ids(" ")[0]
         return [*ids, *reply, self.end], len(ids) - 1, len(start) - 1, [word for word in words if word != blank]
@@ -159,7 +159,7 @@ class Packer:
 
     def pack(self, batch: list[Picture], *, grid: int, hint: float, rng: np.random.Generator) -> Batch:
         """Packs pictures that all have ``grid`` x ``grid`` image tokens (0: no image)."""
-        rows = [[self.question(a, hint=rng.random() < hint) for a in picture.asked] for picture in batch]
+        rows = [[self.question(a, hint=rng.random() < hint) for a in picture.questions] for picture in batch]
         length = max(len(q[0]) for row in rows for q in row)
         per = max(len(row) for row in rows)
         prefix = [*self.before, *[self.image] * grid**2, *self.after] if grid else self.before[:-1]
@@ -176,7 +176,7 @@ class Packer:
                 picks.append((b, offset + mark, words[0], 0.5, 2))
                 if len(words) > 1 and tokens[mark + 1] != words[0]:
                     picks.append((b, offset + mark + 1, words[1], 0.5, 2))
-                right = shapes.LETTERS.find(batch[b].asked[k].reply)
+                right = shapes.LETTERS.find(batch[b].questions[k].reply)
                 for number, last in enumerate(self.options(tokens)):
                     chosen = number == right
                     picks.append((b, offset + last, self.yes if chosen else self.no, 0.3 if chosen else 0.1, 3))
@@ -194,7 +194,7 @@ class Packer:
             torch.tensor([p[4] for p in picks]),
             owners,
             torch.arange(len(self.before), len(self.before) + grid**2),
-            [a.kind for picture in batch for a in picture.asked],
+            [a.kind for picture in batch for a in picture.questions],
         )
 
     def _positions(self, prefix: int, grid: int, per: int, length: int) -> torch.Tensor:

@@ -97,7 +97,7 @@ class Errors:
     runs: int
     passed: Counter[tuple[str, str]]
     failed: Counter[tuple[str, str]]
-    asked: float
+    asked_share: float
 
     @property
     def excessive(self) -> bool:
@@ -111,7 +111,7 @@ class Errors:
         for key, name in names.items():
             about = f": {name}" * (len(names) > 1)
             rates = [self._rate(counts[key]) for counts in (self.passed, self.failed)]
-            yield f"| {self.row.name}{about} | {rates[0]} | {rates[1]} | {declared} | {self.runs:,} | {self.asked:.2f} |"
+            yield f"| {self.row.name}{about} | {rates[0]} | {rates[1]} | {declared} | {self.runs:,} | {self.asked_share:.2f} |"
 
     def _rate(self, count: int) -> str:
         rate = count / self.runs
@@ -167,13 +167,13 @@ def _table(about: tuple[int, int]) -> tuple[bool, list[str]]:
 def print_errors(runs: int, only: str, jobs: int) -> bool:
     """Prints the table of errors; returns whether one exceeds its risk."""
     print("\n| truth on the bound | wrong PASS | wrong FAIL | declared | runs | asked |\n|---|--:|--:|---|--:|--:|", flush=True)
-    found = False
+    any_exceeds = False
     chosen = [(number, runs) for number, row in enumerate(rows()) if only in row.name]
     with ProcessPoolExecutor(jobs) as pool:
         for exceeds, lines in pool.map(_table, chosen):
-            found |= exceeds
+            any_exceeds |= exceeds
             print(*lines, sep="\n", flush=True)
-    return found
+    return any_exceeds
 
 
 # Runs that go on, and runs that are repeated.
@@ -202,17 +202,17 @@ class Gate:
         )
         judge = Judge(evaluator, {"m": replace(self.policy, mode=mode)}, TODAY)
         settings = [Setting.parse(name) for name in self.wrong if name not in (CLEAN_NAME, NO_IMAGE_NAME)]
-        found: list[Record] = []
+        records: list[Record] = []
         try:
-            found.extend(judge.run(Cell("m", "d", setting)) for setting in settings)
-            found.extend(judge.run(SweepMetric("m", "d", metric), settings) for metric in ("worst_case_drop", "mean_drop"))
+            records.extend(judge.run(Cell("m", "d", setting)) for setting in settings)
+            records.extend(judge.run(SweepMetric("m", "d", metric), settings) for metric in ("worst_case_drop", "mean_drop"))
         except KeyboardInterrupt:
             pass  # it was cut
         finally:
             evaluator.close()
             evaluator.store.close()
         # as text, where two missing numbers are the same; how much came from the store, and when, is all that may differ
-        return [repr(replace(record, n_inferred=0, n_recalled=0, seconds=0.0)) for record in found]
+        return [repr(replace(record, n_inferred=0, n_recalled=0, seconds=0.0)) for record in records]
 
     def answer(self, request: Request) -> str:
         """Returns the option A where the sample is answered wrongly, else B."""
@@ -278,11 +278,11 @@ def print_same(runs: int) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             whole, cut = Path(folder) / "whole", Path(folder) / "cut"
             alone = gate.judged(whole, Mode.ADAPTIVE)
-            asked = gate.requests
+            n_requests = gate.requests
             stopped += any("n_samples=0," not in record for record in alone)
-            before = gate.judged(cut, Mode.ADAPTIVE, int(rng.integers(asked)))
+            before = gate.judged(cut, Mode.ADAPTIVE, int(rng.integers(n_requests)))
             same["cut and started again"] += len(before) < len(alone) and gate.judged(cut, Mode.ADAPTIVE) == alone
-            same["asked for what was left only"] += gate.requests < asked or not before
+            same["asked for what was left only"] += gate.requests < n_requests or not before
             same["repeated from the store"] += gate.judged(whole, Mode.ADAPTIVE) == alone and gate.requests == 0
             full = gate.judged(Path(folder) / "full", Mode.FULL)
             same["full after adaptive"] += gate.judged(whole, Mode.FULL) == full
@@ -316,13 +316,13 @@ def drawn(profile: Profile, rng: np.random.Generator) -> Drawer:
 class Saved:
     """How much was asked, and whether verdicts agree with those of all answers."""
 
-    asked: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
     agree: list[bool] = field(default_factory=list)
     verdicts: list[Outcome] = field(default_factory=list)
 
     def add(self, record: Record, everything: int, full: Outcome) -> None:
         """Takes a test into account."""
-        self.asked.append(record.n_requested / everything)
+        self.shares.append(record.n_requested / everything)
         self.agree.append(record.outcome is full)
         self.verdicts.append(full)
 
@@ -330,7 +330,7 @@ class Saved:
     def line(self) -> str:
         """The cells of a table."""
         outcomes = ", ".join(f"{self.verdicts.count(each)} {each}" for each in sorted(set(self.verdicts)))
-        mean, most = float(np.mean(self.asked)), float(np.max(self.asked))
+        mean, most = float(np.mean(self.shares)), float(np.max(self.shares))
         return f"{mean:.2%} | {most:.2%} | {sum(self.agree)} of {len(self.agree)} | {outcomes}"
 
 
@@ -374,8 +374,8 @@ def print_savings(draws: int) -> None:
     published: Iterable[Profile] = published_profiles().values()
     for profile in (robust(), *published):
         for metric, most in (("worst_case_drop", 0.10), ("mean_drop", 0.05), ("severe_failure_rate", 0.10)):
-            found = sweep_savings(profile, metric, most, draws)
-            print(f"| {profile.name} | {metric} <= {most:.0%} | {found.line} |", flush=True)
+            savings = sweep_savings(profile, metric, most, draws)
+            print(f"| {profile.name} | {metric} <= {most:.0%} | {savings.line} |", flush=True)
         some = max(1, draws // 20)
         print(f"| {profile.name} | each cell, default bounds | {cell_savings(profile, some, default_rules()).line} |", flush=True)
     each, of_four = rule_of("accuracy_drop", 0.2, where=Scope(category=("c*",))), "each of 4 categories of each cell <= 20%"

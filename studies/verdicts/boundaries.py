@@ -104,18 +104,18 @@ class Drawer:
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the scores of a cell."""
         name = str(cell.setting)
-        own = self.scores.get(f"{cell.model} {name}")
-        scores = self.scores[name] if own is None else own
+        scores_of_model = self.scores.get(f"{cell.model} {name}")
+        scores = self.scores[name] if scores_of_model is None else scores_of_model
         hidden = self.unread.get(name)
         if places is not None:
             scores, hidden = scores[list(places)], None if hidden is None else hidden[list(places)]
         numbers = scores[:, None] if scores.ndim == 1 else scores
-        told = self._told(numbers, hidden)
+        predictions = self._told(numbers, hidden)
         return Drawn(
             cell,
             self.everyone if places is None else tuple([self.everyone[place] for place in places]),
             (ANSWER,) * numbers.size,
-            told,
+            predictions,
             numbers.size,
             0,
             0.0,
@@ -388,13 +388,13 @@ def two_models(n: int) -> Row:
 def lost_in_cells(rng: np.random.Generator, n: int, nets: Sequence[int]) -> list[Array]:
     """Returns the unchanged answers, and those of cells that lose so many of them net; which ones is random in each cell."""
     clean = clean_scores(n)
-    found = []
+    arrays = []
     for net in nets:
         after = changed(clean, net, round(HELPFUL * n))
         for members in (clean == 1.0, clean == 0.0):
             after[members] = rng.permutation(after[members])
-        found.append(after)
-    return shuffled(rng, n, clean, *found)
+        arrays.append(after)
+    return shuffled(rng, n, clean, *arrays)
 
 
 def sweep(metric: str, n: int, count: int, drops: Sequence[float]) -> Row:
@@ -456,12 +456,12 @@ def drop_of_population(
     """Returns unchanged answers and those of cells that lose ``most`` net, of a population; clusters answer alike."""
     sources = math.ceil(n / cluster)
     before = rng.random(sources) < right
-    found = [before.astype(float)]
+    arrays = [before.astype(float)]
     for _ in range(count):
         helpful = rng.random(sources) < HELPFUL / (1.0 - right)
         harmful = rng.random(sources) < (most + HELPFUL) / right
-        found.append(np.where(before, ~harmful, helpful).astype(float))
-    return [array.repeat(cluster)[:n] for array in found]
+        arrays.append(np.where(before, ~harmful, helpful).astype(float))
+    return [array.repeat(cluster)[:n] for array in arrays]
 
 
 def interval(n: int, most: float, rule: Rule | None = None, *, cluster: int = 1, tolerated: float = RISK) -> Row:

@@ -145,8 +145,8 @@ def answers(rates: Array, n: int, redrawn: float, groups: list[str] | None, rng:
         shared = rng.random(n)[np.unique(groups, return_inverse=True)[1]]
         ease = np.where(rng.random(n) < 0.5, shared, ease)
     again = rng.random((n, len(rates)))
-    own = np.where(again < redrawn, rng.random((n, len(rates))), ease[:, None])
-    return (own < rates).astype(np.float64)
+    difficulty = np.where(again < redrawn, rng.random((n, len(rates))), ease[:, None])
+    return (difficulty < rates).astype(np.float64)
 
 
 def pictures(n: int) -> list[str]:
@@ -183,8 +183,8 @@ def least_excess(n: int, redrawn: float) -> tuple[float, float]:
     """
     rng = np.random.default_rng([SEED, n])
     big = answers(CURVES["flat"], 200_000, redrawn, None, rng)
-    one = _TURNS / float(variation(_TURNS))
-    distance = math.sqrt(float(one @ np.linalg.solve(np.cov(big.T) / n, one)))
+    direction = _TURNS / float(variation(_TURNS))
+    distance = math.sqrt(float(direction @ np.linalg.solve(np.cov(big.T) / n, direction)))
     highs = []
     for _ in range(100):
         drawn = answers(CURVES["flat"], n, redrawn, None, rng)
@@ -227,10 +227,10 @@ def main() -> int:
     runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     print("| metric | curve | redrawn | n | truth | bound | PASS | FAIL | INCONCLUSIVE | error | runs |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    found: list[Row] = []
+    all_rows: list[Row] = []
     for curve, n, redrawn, clustered in populations(options.sizes, options.curves):
         for row in rows(curve, n, redrawn, clustered=clustered, names=options.metrics, runs=runs):
-            found.append(row)
+            all_rows.append(row)
             size = f"{n:,} clustered" if clustered else f"{n:,}"
             cells = [row.metric, curve, f"{redrawn:.0%}", size, f"{row.truth:.3f}", f"{row.bound:.3f}"]
             shares = [f"{share:.3f}" for share in (row.passes, row.fails, row.undecided, row.error)]
@@ -242,8 +242,8 @@ def main() -> int:
             f"upper bound of ACE is {ours:.3f} in the middle; one that knew where it may turn could not be below {least:.3f}."
         )
     if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n", encoding="utf-8")
-    return int(any(row.errs for row in found if "before" not in row.metric))
+        options.json.write_text(json.dumps([asdict(row) for row in all_rows], indent=1) + "\n", encoding="utf-8")
+    return int(any(row.errs for row in all_rows if "before" not in row.metric))
 
 
 if __name__ == "__main__":

@@ -131,12 +131,12 @@ def _share(flags: list[bool]) -> float:
 
 def main() -> int:
     """Prints all rows, and freezes them."""
-    found = []
+    frozen_rows = []
     for row in rows():
         print(row, flush=True)
-        found.append(asdict(row))
+        frozen_rows.append(asdict(row))
     frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
-    frozen["faults"] = {"made": datetime.now(UTC).date().isoformat(), "rows": found}
+    frozen["faults"] = {"made": datetime.now(UTC).date().isoformat(), "rows": frozen_rows}
     FROZEN.write_text(json.dumps(frozen, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -182,10 +182,10 @@ def rejections(losses: Array, bound: float, *, above: bool) -> dict[str, NDArray
         "shipped": BoundedMeanTest.of_losses(losses, clusters),
     }
     if above:
-        found = {name: test.lower(TAIL) > bound + 1e-12 for name, test in tests.items()}
-        return {**found, "EB": _bernstein(losses) > bound, "bet": _bets(losses, bound)}
-    found = {name: test.upper(TAIL) < bound - 1e-12 for name, test in tests.items()}
-    return {**found, "EB": -_bernstein(-losses) < bound, "bet": _bets(-losses, -bound)}
+        shown = {name: test.lower(TAIL) > bound + 1e-12 for name, test in tests.items()}
+        return {**shown, "EB": _bernstein(losses) > bound, "bet": _bets(losses, bound)}
+    shown = {name: test.upper(TAIL) < bound - 1e-12 for name, test in tests.items()}
+    return {**shown, "EB": -_bernstein(-losses) < bound, "bet": _bets(-losses, -bound)}
 
 
 def _bernstein(losses: Array) -> Array:
@@ -218,7 +218,7 @@ def means(runs: int) -> Iterator[str]:
         for n in SIZES:
             losses = world.draw(_rng(world.name, n), n, runs)
             wrong = [rejections(losses, world.truth, above=above) for above in (False, True)]
-            rates = [f"{one.mean():.3f}" for found in wrong for one in found.values()]
+            rates = [f"{wrong_runs.mean():.3f}" for by_method in wrong for wrong_runs in by_method.values()]
             yield _line(world.name, n, f"{100 * world.truth:.2f}", *rates)
 
 
@@ -227,8 +227,8 @@ def shown(runs: int) -> Iterator[str]:
     yield "Power: share of runs that show on which side of a bound the true mean lies"
     yield _line("world", "N", "true pp", "side", "bound pp", "t", "full", "shipped", "EB", "bet")
     for world, n, bound, side in SHOWN:
-        found = rejections(world.draw(_rng(world.name, n, "shown"), n, runs), bound, above=side == "above")
-        rates = [f"{one.mean():.3f}" for one in found.values()]
+        by_method = rejections(world.draw(_rng(world.name, n, "shown"), n, runs), bound, above=side == "above")
+        rates = [f"{shown_runs.mean():.3f}" for shown_runs in by_method.values()]
         yield _line(world.name, n, f"{100 * world.truth:.2f}", side, f"{100 * bound:.2f}", *rates)
 
 
@@ -240,7 +240,7 @@ def shared(runs: int) -> Iterator[str]:
     for world, n, count in itertools.product((*worlds, partly_gained(0.01, even(0.015))), (324, 853), (1, 2, 10, SETTINGS)):
         losses, clusters, tail = world.draw(_rng(world.name, n, "shared"), n, 4 * runs), Clusters.of(None, n), TAIL / count
         shipped, full = BoundedMeanTest.of_losses(losses, clusters), BoundedMeanTest.of(losses, clusters, -1.0, 1.0)
-        lowers = [one.lower(tail) for one in (MeanTest.of(losses, clusters), full, shipped)]
+        lowers = [test.lower(tail) for test in (MeanTest.of(losses, clusters), full, shipped)]
         yield _line(world.name, n, count, *(f"{(lower > world.truth + 1e-12).mean() / tail:.2f}" for lower in lowers))
 
 
@@ -315,16 +315,16 @@ def worst_tenth(runs: int) -> Iterator[str]:
     yield "Worst tenth of 133 settings, in pp: wrong PASS (upper end) and wrong FAIL (lower end), and mean ends"
     yield _line("profile", "churn", "N", "true", "value", "low", "high", "PASS", "FAIL")
     for (name, profile), churn, n in (
-        (one, churn, n) for one in PROFILES.items() for churn in (0.003, 0.015) for n in (100, 324, 853)
+        (item, churn, n) for item in PROFILES.items() for churn in (0.003, 0.015) for n in (100, 324, 853)
     ):
         rng, truth, clusters = _rng(name, churn, n), float(np.sort(profile)[-FEW:].mean()), Clusters.of(None, n)
-        found = np.zeros((runs, 3))
+        ends_of_run = np.zeros((runs, 3))
         for run in range(runs):
             drops = _sweep(rng, profile, churn, n)
             low, high = largest_few_lower(drops, clusters, FEW, TAIL, rng), largest_few_upper(drops, clusters, FEW, TAIL)
-            found[run] = np.sort(drops.mean(axis=0))[-FEW:].mean(), low, high
-        wrong = (found[:, 2] < truth - 1e-12).mean(), (found[:, 1] > truth + 1e-12).mean()
-        ends = [f"{100 * number:.2f}" for number in (truth, *found.mean(axis=0))]
+            ends_of_run[run] = np.sort(drops.mean(axis=0))[-FEW:].mean(), low, high
+        wrong = (ends_of_run[:, 2] < truth - 1e-12).mean(), (ends_of_run[:, 1] > truth + 1e-12).mean()
+        ends = [f"{100 * number:.2f}" for number in (truth, *ends_of_run.mean(axis=0))]
         yield _line(name, churn, n, *ends, *(f"{rate:.3f}" for rate in wrong))
 
 
@@ -342,7 +342,7 @@ def _rng(*name: object) -> Generator:
 
 
 def _line(first: object, *rest: object) -> str:
-    return f"{first!s:44}" + " ".join(f"{one!s:>12}" for one in rest)
+    return f"{first!s:44}" + " ".join(f"{cell!s:>12}" for cell in rest)
 
 
 SECTIONS = {"means": means, "shown": shown, "shared": shared, "ratios": ratios, "worst-tenth": worst_tenth}

@@ -158,18 +158,19 @@ class Question:
         """The name that a rule gives."""
         return self.label.partition(" ")[0]
 
-    def outcomes(self, found: Estimate) -> tuple[Outcome, Outcome, Outcome]:
+    def outcomes(self, estimate: Estimate) -> tuple[Outcome, Outcome, Outcome]:
         """Returns the verdicts where PASS is wrong, where FAIL is, and there as one of many tests."""
         sign = 1.0 if self.side == "<=" else -1.0
-        kept = self._verdict(found, self.truth + sign * _HAIR, 1)
-        return self._verdict(found, self.truth - sign * _HAIR, 1), kept, self._verdict(found, self.truth + sign * _HAIR, SHARED)
+        kept = self._verdict(estimate, self.truth + sign * _HAIR, 1)
+        broken = self._verdict(estimate, self.truth - sign * _HAIR, 1)
+        return broken, kept, self._verdict(estimate, self.truth + sign * _HAIR, SHARED)
 
-    def _verdict(self, found: Estimate, end: float, tests: int) -> Outcome:
+    def _verdict(self, estimate: Estimate, end: float, tests: int) -> Outcome:
         bound = Bound(high=end) if self.side == "<=" else Bound(low=end)
         # what is undecided is only said here: counting the questions that would decide it takes as long as the rest
         treatment = Treatment(judge=self.judge, on_inconclusive=OnInconclusive.WARN)
         rule = Rule("simulated", self.metric, bound, "studies/verdicts/metrics_at_bounds.py", treatment=treatment)
-        return judge_rule(rule, found, (), _TODAY, tests).outcome
+        return judge_rule(rule, estimate, (), _TODAY, tests).outcome
 
 
 def rows(world: World, layout: Layout, runs: int, names: Sequence[str] = ("*",), seed: int = SEED) -> list[Row]:
@@ -177,20 +178,20 @@ def rows(world: World, layout: Layout, runs: int, names: Sequence[str] = ("*",),
     measures = {label: measure for label, measure in world.measures.items() if _matches(label, names)}
     questions = {label: _questions(label, measure, world.whole) for label, measure in measures.items()}
     rng = np.random.default_rng([seed, zlib.crc32(world.name.encode()), layout.n, layout.clusters])
-    seen: dict[Question, Counter[str]] = {asked: Counter() for one in questions.values() for asked in one}
+    seen: dict[Question, Counter[str]] = {question: Counter() for listed in questions.values() for question in listed}
     widths: dict[str, list[float]] = {label: [] for label in questions}
     with _no_flips_twice():
         for _ in range(runs):
             draw = world.drawn(rng, layout)
-            for label, asked in questions.items():
-                found = _remembered(measures[label](draw))
-                widths[label].append(found.high - found.low)
-                for question in asked:
-                    seen[question].update(_tally(question, found))
+            for label, listed in questions.items():
+                estimate = _remembered(measures[label](draw))
+                widths[label].append(estimate.high - estimate.low)
+                for question in listed:
+                    seen[question].update(_tally(question, estimate))
     return [
         _row(question, (world.name, layout), seen[question], widths[label])
-        for label, asked in questions.items()
-        for question in asked
+        for label, listed in questions.items()
+        for question in listed
     ]
 
 
@@ -201,12 +202,12 @@ def _matches(label: str, globs: Iterable[str]) -> bool:
 def _questions(label: str, measure: Measure, whole: Draw) -> list[Question]:
     """Returns what is asked about a metric: on the side of its bound, on both where neither is better; by value as well."""
     facts = known_metrics()[label.partition(" ")[0]]
-    found = measure(whole)
-    if math.isnan(found.value):
+    estimate = measure(whole)
+    if math.isnan(estimate.value):
         return []  # of a flat curve no correlation is defined
     sides = {"lower": ["<="], "higher": [">="]}.get(facts.better, ["<=", ">="])
-    judges = [JudgedBy.POINT] if math.isnan(found.low) else [JudgedBy.INTERVAL, *([JudgedBy.POINT] if label in SHARES else [])]
-    return [Question(label, side, judge, found.value) for side in sides for judge in judges]
+    judges = [JudgedBy.POINT] if math.isnan(estimate.low) else [JudgedBy.INTERVAL, *([JudgedBy.POINT] if label in SHARES else [])]
+    return [Question(label, side, judge, estimate.value) for side in sides for judge in judges]
 
 
 @contextlib.contextmanager
@@ -216,33 +217,33 @@ def _no_flips_twice() -> Iterator[None]:
 
     def recalled(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
         counts = list(zip(harmful.tolist(), helpful.tolist(), n.tolist(), strict=True))
-        new = sorted({one for one in counts if (*one, tail) not in known})
+        new = sorted({counted for counted in counts if (*counted, tail) not in known})
         if new:
             harmful, helpful, n = np.array(new).T
-            found = bound(harmful, helpful, n, tail).tolist()
-            known.update(((*one, tail), low) for one, low in zip(new, found, strict=True))
-        return np.array([known[(*one, tail)] for one in counts])
+            lows = bound(harmful, helpful, n, tail).tolist()
+            known.update(((*counted, tail), low) for counted, low in zip(new, lows, strict=True))
+        return np.array([known[(*counted, tail)] for counted in counts])
 
     with mock.patch.object(paired, "exact_lower", recalled):  # which bounds from above as well
         yield
 
 
-def _remembered(found: Estimate) -> Estimate:
+def _remembered(estimate: Estimate) -> Estimate:
     """Returns an estimate that computes no interval twice."""
-    at, known = found.at, {found.confidence: (found.low, found.high)}
+    at, known = estimate.at, {estimate.confidence: (estimate.low, estimate.high)}
     if at is None:
-        return found
+        return estimate
 
     def recalled(level: float) -> tuple[float, float]:
         if level not in known:
             known[level] = at(level)
         return known[level]
 
-    return replace(found, at=recalled)
+    return replace(estimate, at=recalled)
 
 
-def _tally(question: Question, found: Estimate) -> list[str]:
-    breaking, keeping, shared = question.outcomes(found)
+def _tally(question: Question, estimate: Estimate) -> list[str]:
+    breaking, keeping, shared = question.outcomes(estimate)
     happened = {
         "pass": breaking is Outcome.PASS,
         "fail": keeping is Outcome.FAIL,
@@ -297,19 +298,19 @@ def simulated(chosen: Sequence[Job], runs: int, seed: int, workers: int) -> Iter
     """Yields the rows of every job, in their order."""
     given = [(job, runs, seed) for job in chosen]
     if workers == 1:
-        for one in given:
-            yield from _job(one)
+        for job in given:
+            yield from _job(job)
         return
     with ProcessPoolExecutor(workers) as pool:
-        for found in pool.map(_job, given):
-            yield from found
+        for rows_of_job in pool.map(_job, given):
+            yield from rows_of_job
 
 
-def _print(found: Iterator[Row], chosen: Sequence[Job], write: Callable[[Sequence[Row]], None]) -> list[Row]:
+def _print(rows: Iterator[Row], chosen: Sequence[Job], write: Callable[[Sequence[Row]], None]) -> list[Row]:
     """Prints rows as they come and writes those that are known; returns all of them."""
     widths = [max(len(label) for _, _, labels in chosen for label in labels), 10, 3, 8, 8, 8, 11, 10, 10, 8, 12, 8, 5, 5]
     kept: list[Row] = []
-    for row in found:
+    for row in rows:
         for line in (*(() if kept else (HEADINGS,)), row.cells()):
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip(), flush=True)
         kept.append(row)
@@ -322,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--metric", nargs="+", default=["*"], metavar="GLOB", help="labels of rows")
     parser.add_argument("--world", nargs="+", default=["*"], metavar="GLOB", help="names of populations")
-    parser.add_argument("--n", nargs="+", type=int, metavar="N", help=f"sizes, of {sorted({one.n for one in LAYOUTS})}")
+    parser.add_argument("--n", nargs="+", type=int, metavar="N", help=f"sizes, of {sorted({layout.n for layout in LAYOUTS})}")
     parser.add_argument("--telling", action="store_true", help="each metric in the world where it is most likely to err")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs a row instead of {RUNS}")
     parser.add_argument("--runs", type=int, help="runs a row")
@@ -336,18 +337,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         parser.error("nothing has such a name: see WORLDS in studies/verdicts/populations.py")
 
-    def write(found: Sequence[Row]) -> None:
+    def write(rows: Sequence[Row]) -> None:
         if options.json:
-            options.json.write_text(json.dumps([asdict(row) for row in found], indent=1), encoding="utf-8")
+            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
 
     return _concluded(_print(simulated(chosen, runs, options.seed, options.jobs), chosen, write))
 
 
-def _concluded(found: Sequence[Row]) -> int:
+def _concluded(rows: Sequence[Row]) -> int:
     """Prints how many rows err more often than they say; returns 1 where some err much more often."""
-    stars = [max(map(len, map(row.marks, row.rates)), default=0) for row in found]
+    stars = [max(map(len, map(row.marks, row.rates)), default=0) for row in rows]
     some, many = sum(map(bool, stars)), stars.count(2)
-    print(f"\n{some} of {len(found)} rows err more often than they say, {many} of them more than {TOLERATED} times as often")
+    print(f"\n{some} of {len(rows)} rows err more often than they say, {many} of them more than {TOLERATED} times as often")
     return int(many > 0)
 
 

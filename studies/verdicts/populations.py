@@ -68,13 +68,13 @@ class Layout:
 
         Each question of a picture is one that all of them share with probability sqrt(ICC), and otherwise one of its own.
         """
-        own = rng.integers(questions, size=self.n)
+        drawn = rng.integers(questions, size=self.n)
         if not self.sizes:
-            return own, None
+            return drawn, None
         picture = np.repeat(np.arange(len(self.sizes)), self.sizes)
         common = rng.integers(questions, size=len(self.sizes))[picture]
         shares = rng.random(self.n) < np.sqrt(self.likeness)
-        return np.where(shares, common, own), [f"picture {number}" for number in picture]
+        return np.where(shares, common, drawn), [f"picture {number}" for number in picture]
 
 
 UNEQUAL = Layout(324, (65, *[1] * 259))
@@ -105,8 +105,8 @@ class Draw:
 
     def scores(self, name: str) -> Array:
         """Returns some scores of these questions."""
-        found: Array = self.population.scores[name][self.index]
-        return found
+        scores: Array = self.population.scores[name][self.index]
+        return scores
 
     def names(self, name: str) -> list[str]:
         """Returns some labels of these questions."""
@@ -117,11 +117,11 @@ class Draw:
         """The table that a gate would have of them."""
         given: dict[str, Any] = {"groups": self.groups}
         for name in self.population.scores.keys() & (_BY_SETTING | _BY_PATCHES | _PLAIN):
-            found = self.scores(name)
+            scores = self.scores(name)
             if name in _BY_SETTING:
-                given[name] = dict(zip(self.population.settings, found.T, strict=True))
+                given[name] = dict(zip(self.population.settings, scores.T, strict=True))
             else:
-                given[name] = {PATCHES: found} if name in _BY_PATCHES else found
+                given[name] = {PATCHES: scores} if name in _BY_PATCHES else scores
         if "baseline_clean" in self.population.scores:
             given["baseline_by_setting"]["clean"] = self.scores("baseline_clean")
         given |= {name: self.names(name) for name in self.population.names.keys() & _NAMES}
@@ -211,10 +211,10 @@ def _stratum(name: str) -> Measure:
 
 def _macro(name: str) -> Measure:
     def measure(draw: Draw) -> Estimate:
-        found = macro_estimate(name, draw.table, draw.samples)
-        if found is None:
+        estimate = macro_estimate(name, draw.table, draw.samples)
+        if estimate is None:
             raise ValueError(f"{name} has no mean curve of categories")
-        return found
+        return estimate
 
     return measure
 
@@ -321,19 +321,19 @@ def _flip(rng: Generator, shape: tuple[int, ...], chance: float | Array) -> NDAr
 
 def _quota(rng: Generator, share: float, size: int = QUESTIONS) -> Array:
     """Returns ones for exactly that share of the questions, at random places."""
-    found = np.zeros(size)
-    found[rng.permutation(size)[: round(share * size)]] = 1.0
-    return found
+    ones = np.zeros(size)
+    ones[rng.permutation(size)[: round(share * size)]] = 1.0
+    return ones
 
 
 def _level(rng: Generator, scores: Array, share: float) -> Array:
     """Returns 0/1 scores with as many ones in each column, by flipping as few as that takes."""
-    found, wanted = scores.copy(), round(share * len(scores))
-    for column in found.T:
+    levelled, wanted = scores.copy(), round(share * len(scores))
+    for column in levelled.T:
         surplus = int(column.sum()) - wanted
         rows = rng.permutation(np.flatnonzero(column == float(surplus > 0)))[: abs(surplus)]
         column[rows] = float(surplus < 0)
-    return found
+    return levelled
 
 
 def _labels(rng: Generator) -> dict[str, Labels]:
@@ -369,17 +369,17 @@ def _spread(rng: Generator) -> Population:
         lost = _flip(rng, shape, 1.0 - np.exp(-vulnerable[:, None] * strengths))
         return np.where(before[:, None] > 0.5, ~lost, _flip(rng, shape, gained)).astype(float)
 
-    own = under(clean, _strengths())
+    by_setting = under(clean, _strengths())
     baseline_clean = np.where(_flip(rng, (QUESTIONS,), 0.02), 1.0 - clean, clean)
     scores = {
         "clean": clean,
-        "by_setting": own,
+        "by_setting": by_setting,
         "no_image": _blind(rng, clean),
         "reference_by_setting": under(_quota(rng, 0.6), 1.5 * _strengths()),
         "baseline_clean": baseline_clean,
         "baseline_by_setting": under(baseline_clean, 0.8 * _strengths()),
-        "unhinted_by_setting": np.where(_flip(rng, shape, 0.03), 0.0, own),
-        "base_by_setting": np.where(_flip(rng, shape, 0.05), 1.0 - own, own),
+        "unhinted_by_setting": np.where(_flip(rng, shape, 0.03), 0.0, by_setting),
+        "base_by_setting": np.where(_flip(rng, shape, 0.05), 1.0 - by_setting, by_setting),
         **_beside(rng),
     }
     return Population(scores, _labels(rng), SETTINGS)
@@ -394,10 +394,10 @@ def _rare(items: float, settings: float) -> Callable[[Generator], Population]:
         fragile[rng.permutation(np.flatnonzero(clean))[: round(items * QUESTIONS)]] = True
         lost = fragile[:, None] & _flip(rng, shape, settings)
         same = np.repeat(clean[:, None], len(SETTINGS), axis=1)
-        own = np.where(lost, 0.0, same)
+        by_setting = np.where(lost, 0.0, same)
         scores = {
             "clean": clean,
-            "by_setting": own,
+            "by_setting": by_setting,
             "no_image": _blind(rng, clean),
             "reference_by_setting": np.repeat(_quota(rng, 0.7)[:, None], len(SETTINGS), axis=1),
             "baseline_clean": clean,
@@ -417,8 +417,8 @@ def _graded(rng: Generator) -> Population:
 
     def under(lost: float) -> Array:
         moved = place[:, None] + rng.choice((-1, 0, 1), shape, p=(0.06, 0.91, 0.03))
-        found: Array = np.where(_flip(rng, (QUESTIONS, 1), lost), 0.0, steps[moved.clip(0, 4)])
-        return found
+        scores: Array = np.where(_flip(rng, (QUESTIONS, 1), lost), 0.0, steps[moved.clip(0, 4)])
+        return scores
 
     clean = steps[place]
     scores = {
@@ -500,8 +500,8 @@ def _curve(shape: str) -> Callable[[Generator], Population]:
     def make(rng: Generator) -> Population:
         size = QUESTIONS, len(RUNGS)
         if shape == "rising":
-            asked = rng.integers(0, 12, QUESTIONS)
-            right = (np.arange(2, 2 + len(RUNGS)) >= asked[:, None]).astype(float)
+            needed = rng.integers(0, 12, QUESTIONS)
+            right = (np.arange(2, 2 + len(RUNGS)) >= needed[:, None]).astype(float)
             scores = np.where(_flip(rng, size, 0.04), 1.0 - right, right)
         else:
             right = np.repeat(_quota(rng, 0.75)[:, None], len(RUNGS), axis=1)

@@ -48,15 +48,15 @@ def main(runs: int, chosen: Sequence[str]) -> None:
         profile = _profile(metric)
         sign = 1.0 if metrics.get(metric).better == "lower" else -1.0
         first = [_estimate(profile, metric, SAMPLES, rng) for _ in range(runs)]
-        seen = [one.value for one in first]
+        seen = [estimate.value for estimate in first]
         for distance in DISTANCES:
             bound = statistics.mean(seen) + sign * distance * max(statistics.stdev(seen), 1e-3)
-            advised = [samples_to_decide(one, bound) for one in first if not _passes(one, bound, sign)]
+            advised = [samples_to_decide(estimate, bound) for estimate in first if not _passes(estimate, bound, sign)]
             about = f"| {metric} | {distance:g} | {len(advised)} of {runs} |"
             if len(advised) < LEAST:
                 print(f"{about} | | | |", flush=True)
                 continue
-            for end in ([one.least for one in advised if one.least], [one.most for one in advised if one.most]):
+            for end in ([advice.least for advice in advised if advice.least], [advice.most for advice in advised if advice.most]):
                 low, middle, high = (int(np.quantile(end, share)) for share in (0.1, 0.5, 0.9))
                 decided = statistics.mean(_passes(_estimate(profile, metric, middle, rng), bound, sign) for _ in range(runs))
                 error = (max(decided * (1.0 - decided), 0.01) / runs) ** 0.5

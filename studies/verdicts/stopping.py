@@ -68,12 +68,12 @@ def p_values(n: int, drop: float, looks: Sequence[int], runs: int, rng: np.rando
 
 def decided(values: Array, looks: Sequence[int], parts: Sequence[float]) -> str:
     """Returns the share of runs that are decided, and the share of samples that they ask."""
-    is_open, asked = np.ones(values.shape[2], bool), np.full(values.shape[2], looks[-1])
-    for found, look, part in zip(values, looks, parts, strict=True):
-        shown = is_open & (found <= RISK * part).any(axis=0)
-        asked[shown] = look
+    is_open, n_asked = np.ones(values.shape[2], bool), np.full(values.shape[2], looks[-1])
+    for at_look, look, part in zip(values, looks, parts, strict=True):
+        shown = is_open & (at_look <= RISK * part).any(axis=0)
+        n_asked[shown] = look
         is_open &= ~shown
-    return f"{1.0 - is_open.mean():.2f} @ {asked.mean() / looks[-1]:.2f}"
+    return f"{1.0 - is_open.mean():.2f} @ {n_asked.mean() / looks[-1]:.2f}"
 
 
 def print_looks(runs: int) -> None:
@@ -204,20 +204,20 @@ def stratified_order(rng: np.random.Generator, clean: Array, pace: float) -> NDA
     return shuffled[np.lexsort((~is_right, due))]
 
 
-def bets(clean: Array, most: float, orders: Sequence[NDArray[np.intp]], answers: Array, asked: int) -> Array:
+def bets(clean: Array, most: float, orders: Sequence[NDArray[np.intp]], answers: Array, n_asked: int) -> Array:
     """Returns the logarithms of the e-values that runs use, shape (2, runs)."""
     logs = []
-    for order, own in zip(orders, answers, strict=True):
+    for order, scores in zip(orders, answers, strict=True):
         audit = Audit([max_drop(clean, most)], order.tolist())
-        audit.advance(0, own[order[:asked]])
+        audit.advance(0, scores[order[:n_asked]])
         logs.append(audit.evidence()[:, 0, 0])
     return np.array(logs).T
 
 
-def ratios(clean: Array, most: float, orders: Sequence[NDArray[np.intp]], answers: Array, asked: int) -> Array:
+def ratios(clean: Array, most: float, orders: Sequence[NDArray[np.intp]], answers: Array, n_asked: int) -> Array:
     """Returns the logarithms of the likelihood ratios of two strata, shape (2, runs)."""
     limit = max_drop(clean, most)
-    places = np.array([order[:asked] for order in orders])
+    places = np.array([order[:n_asked] for order in orders])
     known, seen = clean[places] > 0.0, np.take_along_axis(answers, places, axis=1) > 0.0
     drawn = Drawn(*(part.sum(axis=1).astype(float) for part in (known & ~seen, known, ~known & seen, ~known)))
     strata = Strata(*(np.full(len(orders), value) for value in (limit.right, limit.size - limit.right, limit.most)))
@@ -230,18 +230,18 @@ def asked_of_audit(clean: Array, most: float, drop: float, way: tuple[str, float
     rng = np.random.default_rng([SEED, n])
     helpful = round(HELPFUL * n)
     answers = np.tile(clean, (runs, 1))
-    for own in answers:
-        own[rng.choice(np.flatnonzero(clean > 0.0), round(drop * n) + helpful, replace=False)] = 0.0
-        own[rng.choice(np.flatnonzero(clean == 0.0), helpful, replace=False)] = 1.0
+    for scores in answers:
+        scores[rng.choice(np.flatnonzero(clean > 0.0), round(drop * n) + helpful, replace=False)] = 0.0
+        scores[rng.choice(np.flatnonzero(clean == 0.0), helpful, replace=False)] = 1.0
     orders = [stratified_order(rng, clean, pace) if pace else rng.permutation(n) for _ in range(runs)]
-    asked = np.full(runs, n)
+    n_asked = np.full(runs, n)
     is_open = np.ones(runs, bool)
     for moment in moments(n):
         logs = (ratios if evidence == "strata" else bets)(clean, most, orders, answers, moment)
         done = is_open & ((logs >= -math.log(RISK)).sum(axis=0) == 1)
-        asked[done] = moment
+        n_asked[done] = moment
         is_open &= ~done
-    return float(asked.mean() / n)
+    return float(n_asked.mean() / n)
 
 
 def print_strata(runs: int) -> None:

@@ -170,11 +170,11 @@ def ratios() -> Iterator[VerdictRow]:
         right = (clean - gain - (1.0 - clean) * guess) / clean
         model = tails.Answers(clean, (0.3 * gain + (1.0 - clean) * helpful) / clean, helpful, right, guess)
         for n in (100, 300, 900):
-            found, times = np.unique(
+            tables, times = np.unique(
                 _rng("ratios", gain, n).multinomial(n, model.chances(), size=runs), axis=0, return_counts=True
             )
-            contrast = np.tile(SHARED_CLEAN @ np.array([1.0, -model.ratio]), (len(found), 1))
-            score, tail = (one(found.astype(np.float64), contrast) for one in (restricted_score, restricted_tail))
+            contrast = np.tile(SHARED_CLEAN @ np.array([1.0, -model.ratio]), (len(tables), 1))
+            score, tail = (statistic(tables.astype(np.float64), contrast) for statistic in (restricted_score, restricted_tail))
             wrong = [float(times[side & (tail <= RISK)].sum() / runs) for side in (score < -critical, score > critical)]
             yield VerdictRow(f"visual gain {100 * gain:g} pp", "relative_corruption_error", f"{n}", wrong[0], wrong[1], runs)
 
@@ -196,8 +196,8 @@ def sweeps() -> Iterator[VerdictRow]:
             by_setting = {f"kind{kind}:high": column for kind, column in enumerate(scores.T)}
             table = ScoreTable(np.ones(300), by_setting, groups=groups if each > 1 else None)
             for place, (name, truth) in enumerate(zip(names, truths, strict=True)):
-                found = metrics.estimate(replace(metrics.get(name), note=None), table)
-                wrong[place] += (found.high < truth - HAIR, found.low > truth + HAIR)
+                estimate = metrics.estimate(replace(metrics.get(name), note=None), table)
+                wrong[place] += (estimate.high < truth - HAIR, estimate.low > truth + HAIR)
         for place, name in enumerate(names):
             yield VerdictRow(f"133 correlated settings, {each} a picture", name, "300", *_rates(wrong[place] / runs), runs)
 
@@ -211,8 +211,8 @@ def hidden_losses() -> Iterator[VerdictRow]:
         for _ in range(runs):
             kept = (rng.random(n) >= share).astype(float)
             table = ScoreTable(np.ones(n), {"jpeg_compression:low": kept, "autocontrast": kept})
-            found = metrics.estimate(replace(metrics.get("always_lost_rate"), note=None), table)
-            wrong += (found.high < share - HAIR, found.low > share + HAIR)
+            estimate = metrics.estimate(replace(metrics.get("always_lost_rate"), note=None), table)
+            wrong += (estimate.high < share - HAIR, estimate.low > share + HAIR)
         yield VerdictRow("some questions lost everywhere", "always_lost_rate", f"{n}", *_rates(wrong / runs), runs)
     for name, truth in (("worst_category_drop", 0.25), ("worst_category_accuracy", 0.75), ("worst_group_drop", 0.25)):
         lost, rng, wrong = np.repeat([0.25, *[0.05] * 9], 60), _rng(name), np.zeros(2)
@@ -221,8 +221,8 @@ def hidden_losses() -> Iterator[VerdictRow]:
             kept = (rng.random((lost.size, 2)) >= lost[:, None]).astype(float)
             by_setting = {"jpeg_compression:low": kept[:, 0], "autocontrast": kept[:, 1]}
             table = ScoreTable(np.ones(lost.size), by_setting, categories=labels, people=labels)
-            found = metrics.estimate(replace(metrics.get(name), note=None), table)
-            wrong += (found.high < truth - HAIR, found.low > truth + HAIR)
+            estimate = metrics.estimate(replace(metrics.get(name), note=None), table)
+            wrong += (estimate.high < truth - HAIR, estimate.low > truth + HAIR)
         yield VerdictRow("one of ten kinds loses most", name, "10 x 60", *_rates(wrong / runs), runs)
 
 
@@ -232,7 +232,7 @@ def few_pictures() -> Iterator[VerdictRow]:
         fewest = next(count for count in range(2, 500) if _upper_of_zeros(count) <= bound)
         for count in (fewest - 1, fewest, 180):
             lost = np.arange(count + 1)
-            ends = np.array([_upper_of_zeros(count, int(one)) if one / count < bound else 1.0 for one in lost])
+            ends = np.array([_upper_of_zeros(count, int(k)) if k / count < bound else 1.0 for k in lost])
             wrong = float(stats.binom.pmf(lost, count, bound)[ends <= bound].sum())
             yield VerdictRow("whole pictures lost, n pictures", name, f"{count}", wrong, None, 0)
 
@@ -253,10 +253,10 @@ def budgets() -> Iterator[VerdictRow]:
     n, runs = 128, 400
     for cells, always in ((133, 0.0), (20, 0.4), (133, 0.2), (133, 0.4), (133, 0.7), (133, 1.0)):
         rng, stuck = _rng("budgets", cells, always), 0.05 * always
-        others, found = (0.05 - stuck) / (1.0 - stuck), list[Outcome]()
+        others, outcomes = (0.05 - stuck) / (1.0 - stuck), list[Outcome]()
         for _ in range(runs):
-            found.append(_budget((rng.random((n, cells)) < others) | (rng.random((n, 1)) < stuck)))
-        wrong = found.count(Outcome.PASS) / runs, found.count(Outcome.FAIL) / runs
+            outcomes.append(_budget((rng.random((n, cells)) < others) | (rng.random((n, 1)) < stuck)))
+        wrong = outcomes.count(Outcome.PASS) / runs, outcomes.count(Outcome.FAIL) / runs
         about = f"unreadable: on the budget, {always:.0%} always the same questions"
         yield VerdictRow(about, "max_unparsed_rate", f"{n} x {cells}", *wrong, runs)
 
@@ -306,13 +306,13 @@ def gaps() -> Iterator[VerdictRow]:
 def _gap(n: int, first: int, second: int) -> tuple[float, float]:
     scores = np.concatenate([(np.arange(n) < first), (np.arange(n) < second)]).astype(float)
     table = ScoreTable(scores, {"fog:low": scores}, people=["a"] * n + ["b"] * n)
-    found = metrics.estimate(replace(metrics.get("group_gap"), note=None), table, setting="fog:low")
-    return found.low, found.high
+    estimate = metrics.estimate(replace(metrics.get("group_gap"), note=None), table, setting="fog:low")
+    return estimate.low, estimate.high
 
 
 VERDICTS: dict[str, Callable[[], Iterator[VerdictRow]]] = {
-    one.__name__: one
-    for one in (binary_drops, clusters, graded, rare_gains, ratios, sweeps, hidden_losses, few_pictures, budgets, waivers, gaps)
+    study.__name__: study
+    for study in (binary_drops, clusters, graded, rare_gains, ratios, sweeps, hidden_losses, few_pictures, budgets, waivers, gaps)
 }
 
 
@@ -362,20 +362,20 @@ ASKED = (
 )
 
 
-def decision(asked: Question) -> DecisionRow:
+def decision(case: Question) -> DecisionRow:
     """Simulates one row under thresholds/default.yaml."""
     policy = load_policy([HERE.parents[1] / "thresholds" / "default.yaml"], known_metrics=known_metrics())
-    profile = replace(asked.make(), dataset="own")  # the rules on one benchmark are left out
-    if asked.pictures == COPIES:
+    profile = replace(case.make(), dataset="own")  # the rules on one benchmark are left out
+    if case.pictures == COPIES:
         profile = replace(profile, dataset="MMBench")
-    if asked.pictures < asked.questions:
-        profile = replace(profile, grouping=Grouping.equal(asked.questions, asked.pictures, asked.correlation))
-    power = Simulation(policy, profile, TODAY).run(asked.questions, asked.runs, _rng(asked.name, asked.questions, asked.pictures))
+    if case.pictures < case.questions:
+        profile = replace(profile, grouping=Grouping.equal(case.questions, case.pictures, case.correlation))
+    power = Simulation(policy, profile, TODAY).run(case.questions, case.runs, _rng(case.name, case.questions, case.pictures))
     kept = {rule: 1.0 - outcomes.get(Outcome.PASS, 0.0) for rule, outcomes in power.outcomes.items()}
     worst = max(kept, key=lambda rule: kept[rule])
     by = f"{worst} {kept[worst]:.2f}" if power.share(Decision.GO) < 0.995 else ""
     go, no_go = power.share(Decision.GO), power.share(Decision.NO_GO)
-    return DecisionRow("default", asked.name, asked.questions, asked.pictures, go, no_go, by, asked.wanted, asked.runs)
+    return DecisionRow("default", case.name, case.questions, case.pictures, go, no_go, by, case.wanted, case.runs)
 
 
 # The program.
@@ -396,17 +396,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     options = parser.parse_args(arguments)
-    found: list[Row] = []
+    all_rows: list[Row] = []
     with ProcessPoolExecutor(options.jobs) as pool:
         for rows in pool.map(_part, options.only or PARTS):
             for row in rows:
                 print(row, flush=True)
-            found += rows
+            all_rows += rows
     if not options.only:
         frozen = json.loads(FROZEN.read_text(encoding="utf-8")) | {  # faults.py writes a table of its own into it
             "made": datetime.now(UTC).date().isoformat(),
-            "verdicts": [asdict(row) for row in found if isinstance(row, VerdictRow)],
-            "decisions": [asdict(row) for row in found if isinstance(row, DecisionRow)],
+            "verdicts": [asdict(row) for row in all_rows if isinstance(row, VerdictRow)],
+            "decisions": [asdict(row) for row in all_rows if isinstance(row, DecisionRow)],
         }
         FROZEN.write_text(json.dumps(frozen, indent=1) + "\n", encoding="utf-8")
     return 0

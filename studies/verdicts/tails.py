@@ -69,14 +69,14 @@ HEAD = (
 
 def outcomes(n: int, harmful_share: float, helpful_share: float) -> tuple[Array, Array, Array]:
     """Returns the counts of harmful and helpful flips that are likelier than 1e-15 or so, and how likely they are."""
-    reach = [np.arange(min(n, int(n * one + 12.0 * math.sqrt(n * one) + 8)) + 1.0) for one in (harmful_share, helpful_share)]
+    reach = [np.arange(min(n, int(n * p + 12.0 * math.sqrt(n * p) + 8)) + 1.0) for p in (harmful_share, helpful_share)]
     harmful, helpful = (axis.ravel() for axis in np.meshgrid(*reach))
     fits = harmful + helpful <= n
     harmful, helpful = harmful[fits], helpful[fits]
     rest = n - harmful - helpful
-    logs = special.gammaln(n + 1.0) - sum(special.gammaln(one + 1.0) for one in (harmful, helpful, rest))
+    logs = special.gammaln(n + 1.0) - sum(special.gammaln(counts + 1.0) for counts in (harmful, helpful, rest))
     shares = (harmful_share, helpful_share, 1.0 - harmful_share - helpful_share)
-    logs += sum(special.xlogy(one, share) for one, share in zip((harmful, helpful, rest), shares, strict=True))
+    logs += sum(special.xlogy(counts, share) for counts, share in zip((harmful, helpful, rest), shares, strict=True))
     return harmful, helpful, np.exp(logs)
 
 
@@ -89,14 +89,15 @@ def drops(quick: bool) -> Iterator[Row]:
             size, bound = np.full(harmful.shape, float(n)), np.full(harmful.shape, drop)
             test = TangoTest(harmful, helpful, size, math.inf)
             p_pass, p_fail, score = test.p_below(drop), test.p_above(drop), tango_statistic(harmful, helpful, size, bound)
-            logs = special.gammaln(n + 1.0) - sum(special.gammaln(one + 1.0) for one in (harmful, helpful, n - harmful - helpful))
+            rest = n - harmful - helpful
+            logs = special.gammaln(n + 1.0) - sum(special.gammaln(counts + 1.0) for counts in (harmful, helpful, rest))
             for name, risk in RISKS.items():
                 worst = np.zeros(4)
                 rejected = (p_pass <= risk, p_fail <= risk, score < -critical_value(risk), score > critical_value(risk))
                 for share in shares:
                     weights = logs + special.xlogy(harmful, share + drop) + special.xlogy(helpful, share)
                     weights = np.exp(weights + special.xlogy(n - harmful - helpful, 1.0 - 2.0 * share - drop))
-                    worst = np.maximum(worst, [weights[one].sum() for one in rejected])
+                    worst = np.maximum(worst, [weights[side].sum() for side in rejected])
                 yield Row("accuracy_drop", n, f"{drop:.3f}", name, *_rates(worst), 0)
 
 
@@ -112,8 +113,8 @@ def shares(quick: bool) -> Iterator[Row]:
                     [judged_proportion_interval((counts[1:] <= k).astype(np.float64), alone, 1.0 - 2.0 * risk) for k in counts]
                 )
                 usual = np.array([wilson_interval(float(k), n, critical_value(risk)) for k in counts])
-                wrong = (one for pair in (ends, usual) for one in (pair[:, 1] < share, pair[:, 0] > share))
-                yield Row("accuracy or flip rate", n, f"{share:.3f}", name, *_rates(weights[one].sum() for one in wrong), 0)
+                wrong = (side for pair in (ends, usual) for side in (pair[:, 1] < share, pair[:, 0] > share))
+                yield Row("accuracy or flip rate", n, f"{share:.3f}", name, *_rates(weights[side].sum() for side in wrong), 0)
 
 
 @dataclass(frozen=True)
@@ -129,13 +130,13 @@ class Answers:
 
     def chances(self) -> Array:
         """Returns how likely each pair of ``SHARED_CLEAN`` is."""
-        found = dict.fromkeys(map(tuple, SHARED_CLEAN.tolist()), 0.0)
+        chances = dict.fromkeys(map(tuple, SHARED_CLEAN.tolist()), 0.0)
         for clean, share in ((1, self.accuracy), (0, 1.0 - self.accuracy)):
             flips, blind = (self.harmful, self.blind_right) if clean else (self.helpful, self.blind_wrong)
-            for after, one in ((1 - clean, flips), (clean, 1.0 - flips)):
+            for after, likely in ((1 - clean, flips), (clean, 1.0 - flips)):
                 for seen, other in ((1, blind), (0, 1.0 - blind)):
-                    found[clean - after, clean - seen] += share * one * other
-        return np.array(list(found.values()))
+                    chances[clean - after, clean - seen] += share * likely * other
+        return np.array(list(chances.values()))
 
     @property
     def ratio(self) -> float:
@@ -162,11 +163,11 @@ def ratios(quick: bool) -> Iterator[Row]:
         for model in MODELS[:3] if quick else MODELS:
             tables, times = np.unique(rng.multinomial(n, model.chances(), size=runs), axis=0, return_counts=True)
             contrast = np.tile(SHARED_CLEAN @ np.array([1.0, -model.ratio]), (len(tables), 1))
-            score, tail = (one(tables.astype(np.float64), contrast) for one in (restricted_score, restricted_tail))
+            score, tail = (statistic(tables.astype(np.float64), contrast) for statistic in (restricted_score, restricted_tail))
             for name in ("0.05", "0.05/133"):
                 risk, critical = RISKS[name], critical_value(RISKS[name])
                 usual = (score < -critical, score > critical)
-                wrong = [times[one].sum() / runs for one in (*(side & (tail <= risk) for side in usual), *usual)]
+                wrong = [times[side].sum() / runs for side in (*(side & (tail <= risk) for side in usual), *usual)]
                 yield Row("relative_corruption_error", n, f"{model.ratio:.3f}", name, *_rates(wrong), runs)
 
 
@@ -202,15 +203,15 @@ def _clustered(groups: Clusters, alike: float, name: str, runs: int, rng: np.ran
     def drawn(values: Sequence[float], chances: Sequence[float]) -> Array:
         """Each sample has its cluster's value or one of its own; shape (N, runs)."""
         shared = rng.choice(values, size=(groups.count, runs), p=chances)[groups.codes]
-        own = rng.choice(values, size=shared.shape, p=chances)
-        return np.where(rng.random(shared.shape) < math.sqrt(alike), shared, own)
+        drawn_alone = rng.choice(values, size=shared.shape, p=chances)
+        return np.where(rng.random(shared.shape) < math.sqrt(alike), shared, drawn_alone)
 
     def row(what: str, truth: float, ends: tuple[Array, Array], usual: tuple[Array, Array]) -> Row:
         (low, high), (usual_low, usual_high) = ends, usual
         sides = (high < truth, low > truth), (usual_high < truth, usual_low > truth)
-        wrong = [one for pair in sides for one in (pair[::-1] if what == "clean" else pair)]
+        wrong = [side for pair in sides for side in (pair[::-1] if what == "clean" else pair)]
         said = f"{truth:.2f}, alike {alike:.2f}"
-        return Row(f"{what}: {name}", groups.codes.size, said, "0.05", *_rates(one.mean() for one in wrong), runs)
+        return Row(f"{what}: {name}", groups.codes.size, said, "0.05", *_rates(side.mean() for side in wrong), runs)
 
     lost = drawn((1.0, -1.0, 0.0), (0.05, 0.01, 0.94))
     test, clumsy = TangoTest.of(lost, groups), _effects(lost, groups)
@@ -220,7 +221,7 @@ def _clustered(groups: Clusters, alike: float, name: str, runs: int, rng: np.ran
     yield row("drop", 0.04, (test.lower(0.05), test.upper(0.05)), usual)
     for what, truth in (("flips", 0.05), ("clean", 0.9), ("clean", 0.5)):
         right = drawn((1.0, 0.0), (truth, 1.0 - truth))
-        ends = np.array([judged_proportion_interval(one, groups, 0.90) for one in right.T]).T
+        ends = np.array([judged_proportion_interval(scores, groups, 0.90) for scores in right.T]).T
         clumsy = _effects(right, groups)
         pairs = zip(right.sum(axis=0) / clumsy, len(right) / clumsy, strict=True)
         yield row(what, truth, tuple(ends), tuple(np.array([wilson_interval(*pair, critical) for pair in pairs]).T))
@@ -253,8 +254,8 @@ def clustered_ratios(quick: bool) -> Iterator[Row]:
         for alike in (0.8,) if quick else (0.0, 0.8):
             rng, wrong = np.random.default_rng([SEED, sizes.size, round(100 * alike)]), np.zeros(2)
             for _ in range(runs):
-                shared, own = (rng.choice(len(chances), size=one, p=chances) for one in (groups.count, groups.codes.size))
-                pairs = SHARED_CLEAN[np.where(rng.random(own.size) < math.sqrt(alike), shared[groups.codes], own)]
+                shared, single = (rng.choice(len(chances), size=size, p=chances) for size in (groups.count, groups.codes.size))
+                pairs = SHARED_CLEAN[np.where(rng.random(single.size) < math.sqrt(alike), shared[groups.codes], single)]
                 if pairs[:, 1].sum() > 0.0:
                     low, high = score_ratio_interval(pairs[:, 0], pairs[:, 1], groups, 0.90)
                     wrong += (high < truth, low > truth)
@@ -266,7 +267,7 @@ def price(quick: bool) -> Iterator[str]:
     """What it costs: bounds of some counts beside Tango's, and how often a drop off the bound is decided, over all outcomes."""
     yield f"{'harmful, helpful, n':22s} {'interval at 90 %':>20s} {'Tango':>20s} {'low at .05/133':>15s} {'Tango .05/266':>15s}"
     for case in ((60, 13, 869), (36, 13, 869), (0, 0, 869), (2, 2, 869), (23, 8, 532), (280, 13, 869)):
-        harmful, helpful, size = (np.array([float(one)]) for one in case)
+        harmful, helpful, size = (np.array([float(count)]) for count in case)
         test = TangoTest(harmful, helpful, size, math.inf)
         usual = [float(find(harmful, helpful, size, critical_value(0.05))[0]) for find in (tango_lower, tango_upper)]
         shared, halved = test.lower(0.05 / 133)[0], tango_lower(harmful, helpful, size, critical_value(0.05 / 266))[0]

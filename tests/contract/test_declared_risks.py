@@ -253,7 +253,7 @@ def test_a_test_that_stops_early_errs_as_rarely_as_declared(adaptive: Any, name:
     errors = adaptive.errors_of(row, 25)
     assert not errors.excessive
     assert len(list(errors.lines())) == len(row.rules)
-    assert 0.0 < errors.asked <= 1.0
+    assert 0.0 < errors.asked_share <= 1.0
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_packed_forward_passes_equal_those_of_transformers(program: dict[str, An
         whole = model.model.visual(patches.reshape(-1, patches.shape[-1]), grid_thw=grids).pooler_output
         batch = packer.pack(pictures, grid=grid, hint=0, rng=rng)
         packed = network.read(model, batch, seen)
-        question = packer.question(pictures[1].asked[1], hint=False)[0]
+        question = packer.question(pictures[1].questions[1], hint=False)[0]
         ids = torch.tensor([[*packer.before, *[packer.image] * grid**2, *packer.after, *question]])
         alone = model(
             input_ids=ids,

@@ -46,7 +46,7 @@ def model(program: dict[str, Any]) -> Any:
 @pytest.fixture(scope="module")
 def rows(program: dict[str, Any], model: Any) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
-    _, samples = next(program["identities"].asked(rng, program["identities"].identities(rng, 2), "matching", 3))
+    _, samples = next(program["identities"].questions(rng, program["identities"].identities(rng, 2), "matching", 3))
     illustrator = program["illustrated"].Illustrator(model, program["rows"].Packer(program["checkpoint"].build_tokenizer()))
     return samples, illustrator.comparison(samples), *illustrator.batch(samples, [CLEAN] * 3, "matching")
 
@@ -131,7 +131,7 @@ def test_the_last_token_alone_says_what_it_says_among_all(program: dict[str, Any
 
 def test_every_pass_over_the_identities_has_new_layouts(program: dict[str, Any]) -> None:
     rng = np.random.default_rng(2)
-    source = program["identities"].asked(rng, program["identities"].identities(rng, 2), "matching", 6)
+    source = program["identities"].questions(rng, program["identities"].identities(rng, 2), "matching", 6)
     batches = list(islice(source, 8))
     assert {name for name, _ in batches} == {"faces.matching", "words.matching"}
     targets = [tuple(sample.target for sample in sorted(samples, key=lambda one: one.id)) for _, samples in batches]
