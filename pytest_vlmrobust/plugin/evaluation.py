@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.backends.contract import Guard
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.evaluation.judge.judge import Judge
+    from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
     from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
     from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
-    from pytest_vlmrobust.policies import MetricKey, Policy
+    from pytest_vlmrobust.policies import MetricKey
     from pytest_vlmrobust.store import Evidence, Store
     from pytest_vlmrobust.store.spending import Spending
 
@@ -230,26 +231,12 @@ class Evaluation:
     def judge(self) -> Judge:
         """The judge, which turns measurements into records; creating it writes the judge inputs and opens the evidence."""
         from pytest_vlmrobust.core.cell import Cell
-        from pytest_vlmrobust.evaluation.judge.judge import Judge
-        from pytest_vlmrobust.evaluation.run.plan import families
+        from pytest_vlmrobust.store.run_directory import DOCKET_FILE
 
         self.evaluator.witness = self.evidence_writer
-        members = families(self.inputs.models)
-        policies = {**self.inputs.policies, **{name: self.inputs.policies[family.largest] for name, family in members.items()}}
-        tests = self.tests.sharing_risk(self.evaluator)
-        policies = {name: policy.for_tests(tests.get(name, ())) for name, policy in policies.items()}
-        self._write_judge_inputs(policies)
-        judge = Judge(
-            self.evaluator,
-            policies,
-            self.inputs.clock.today,
-            self.inputs.reference,
-            data=self.inputs.data,
-            families=members,
-            baseline=self.inputs.baseline,
-            attempts=self.inputs.settings.vlm_patch_attempts,
-            asker=self.evaluator,
-        )
+        inputs, run = self._judge_inputs(), self.inputs.directories.run
+        self.written[run / DOCKET_FILE] = inputs.write(run)  # every measuring process writes the same bytes
+        judge = inputs.judge(self.evaluator, self.inputs.baseline, self.evaluator)
         if self.inputs.controls:  # an xdist worker does not know its tests in advance
             tested = {test.about for test in self.selection.tests if isinstance(test.about, Cell)}
             judge.coming.plan(self.tests.required_cells(), tested)
@@ -291,17 +278,21 @@ class Evaluation:
             lambda sample, setting: self.evaluator.question(sample, setting),  # noqa: PLW0108
         )
 
-    def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
-        """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes."""
+    def _judge_inputs(self) -> JudgeInputs:
+        """Returns everything that verdicts depend on except the answers: what the judge gets here, and who verifies the run."""
         from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
-        from pytest_vlmrobust.store.run_directory import DOCKET_FILE
+        from pytest_vlmrobust.evaluation.run.plan import families
 
+        of_families = {name: self.inputs.policies[family.largest] for name, family in families(self.inputs.models).items()}
+        sharing = self.tests.sharing_risk(self.evaluator)
         datasets = {planned.dataset for planned in self.selection.plan}
-        sha256 = JudgeInputs(
+        return JudgeInputs(
             today=self.inputs.clock.today,
             latest=self.inputs.clock.latest,
             models=self.inputs.models,
-            policies=policies,
+            policies={
+                name: policy.for_tests(sharing.get(name, ())) for name, policy in {**self.inputs.policies, **of_families}.items()
+            },
             tests=self.tests.expanded(),
             reference=self.inputs.reference,
             tasks={name: task for name, task in self.inputs.data.tasks.items() if name in datasets},
@@ -309,8 +300,7 @@ class Evaluation:
             baseline=self.inputs.baseline is not None,
             common=self.inputs.baseline is not None and self.inputs.baseline.common,
             attempts=self.inputs.settings.vlm_patch_attempts,
-        ).write(self.inputs.directories.run)
-        self.written[self.inputs.directories.run / DOCKET_FILE] = sha256
+        )
 
     def _show_progress(self, progress: Progress) -> None:
         if self.display is not None:

@@ -23,7 +23,9 @@ from pytest_vlmrobust.evaluation.judge.budgets import budget_records
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.stored_answers import StoredAnswers
+from pytest_vlmrobust.evaluation.run.answers import CountedAnswers
 from pytest_vlmrobust.evaluation.run.data import StoredTasks
+from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.plan import families
 from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 from pytest_vlmrobust.metrics.record import AMBIGUOUS
@@ -59,8 +61,8 @@ class JudgeInputs:
     applied: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
 
-    def judge(self, answers: StoredAnswers, baseline: Baseline | None = None) -> Judge:
-        """Returns the judge of the run's tests from its evidence."""
+    def judge(self, answers: CountedAnswers, baseline: Baseline | None = None, asker: Evaluator | None = None) -> Judge:
+        """Returns the judge of the run's tests, while it runs and from its evidence; ``asker`` works ahead of coming tests."""
         return Judge(
             answers,
             self.policies,
@@ -70,6 +72,7 @@ class JudgeInputs:
             families=families(self.models),
             baseline=baseline,
             attempts=self.attempts,
+            asker=asker,
         )
 
     def budget_records(self, answers: StoredAnswers) -> list[Record]:
