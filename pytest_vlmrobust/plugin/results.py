@@ -263,19 +263,8 @@ class Results:
         measured = measured_facts(
             self.records, inputs.models, inputs.data, evaluation.hold_backend, self.processes, fingerprints=fingerprints
         )
-        measured["spending"] = self._spending_by_model
-        return {
-            **self._described,
-            **self.origins(),
-            **measured,
-            "report": True,
-            "store": os.path.relpath(self.inputs.directories.store, directory),
-            "stopped": self.stopped,
-            "processes": self.processes,
-            "decision": str(self.conclusion.decision(self.records)),
-            "warnings": list(self.conclusion.warnings),
-            "gates": to_plain(self.conclusion.gates),
-        }
+        store = os.path.relpath(inputs.directories.store, directory)
+        return {**self._described, **measured, "report": True, "store": store}
 
     def copy_to(self, directory: Path) -> list[Path]:
         """Copies records, judge inputs and evidence into a report, so that it can be used as a run; returns the files."""
@@ -403,7 +392,8 @@ class Results:
         self._concluded = facts
         self.stopped = reason
         changed = {"stopped": reason, "decision": str(Decision.INCOMPLETE), "warnings": list(facts.warnings), "gates": []}
-        write_manifest(self.inputs.directories.run, {**self._described, **changed})
+        self._described = {**self._described, **changed}
+        write_manifest(self.inputs.directories.run, self._described)
 
     # Parts of these.
 
