@@ -18,8 +18,7 @@ from pytest_vlmrobust.evaluation.run.answers import Answers
 from pytest_vlmrobust.evaluation.run.plan import Family
 from pytest_vlmrobust.evaluation.run.prompts import prompt_leakage_ious
 from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.evaluation.tasks.material import GROUPING, NEIGHBOURS_BY
+from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS, GROUPING, NEIGHBOURS_BY
 from pytest_vlmrobust.metrics.table import LEAST_PICTURES, ScoreTable, five_numbers, per_sample
 from pytest_vlmrobust.scoring import better_convention, box_scores
 
@@ -240,8 +239,7 @@ def box_coverage(scores: CellScores) -> Estimate:
 
     Formula: ``mean over samples of (boxes given / boxes asked for)``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an answer is missing.
+    Returns: A fraction in [0, 1]; NaN where an answer is missing.
     """
     given = scoring.box_coverage(scores.samples, scores.result.predictions)
     return metrics.coverage(given, source_images=scores.groups)
@@ -266,8 +264,7 @@ def fixation_rate(scores: CellScores) -> Estimate:
 
     Formula: ``share of the items whose placements all get one and the same readable answer``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an inference failed, and where no item is asked about in two places.
+    Returns: A fraction in [0, 1]; NaN where an inference failed, and where no item is asked about in two places.
     """
     if missing := _missing(scores):
         return missing
@@ -296,8 +293,7 @@ def grid_distance(scores: CellScores) -> Estimate | None:
 
     Formula: ``mean over wrong answers of the number of rows and columns to the target``
 
-    Returns:
-        In cells, at least 1; NaN where an inference failed.
+    Returns: In cells, at least 1; NaN where an inference failed.
     """
     if missing := _missing(scores):
         return missing

@@ -23,8 +23,7 @@ _WHITE = 255
 def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Returns an image scaled to fit (Lanczos, as in the released code) and, if its shape differs, centred on white.
 
-    Returns:
-        RGB, uint8, shape (height, width, 3); unchanged pixels if the image has the size.
+    Returns: RGB, uint8, shape (height, width, 3); unchanged pixels if the image has the size.
     """
     height, width = picture.shape[:2]
     if (width, height) == size:

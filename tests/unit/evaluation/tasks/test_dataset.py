@@ -22,7 +22,7 @@ from pytest_vlmrobust.datasets import sampling
 from pytest_vlmrobust.datasets.protocol import Dataset, Entity
 from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import TASKS, TaskDataset, task_dataset
-from pytest_vlmrobust.evaluation.tasks.material import other_place
+from pytest_vlmrobust.evaluation.tasks.dataset import other_place
 from pytest_vlmrobust.evaluation.tasks.pictures import Moved
 
 from .fakes import FACE_BOXES, FakeCollection, cells_of, faces, whose, words
