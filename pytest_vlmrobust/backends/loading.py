@@ -113,8 +113,7 @@ def load_image_processor(source: ModelSource, image_backend: str) -> Any:
 def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
     """Returns width and height in pixels of an image that an image processor cut into a grid of patches.
 
-    Returns:
-        None if the processor has no patch size.
+    Returns: None if the processor has no patch size.
     """
     patch = getattr(images, "patch_size", None)
     return (int(grid[2]) * patch, int(grid[1]) * patch) if isinstance(patch, int) else None

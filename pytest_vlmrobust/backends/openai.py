@@ -16,15 +16,7 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.prediction import LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request
 from pytest_vlmrobust.core.words import on_one_line
 
-from .chat import (
-    TEXT_ELSEWHERE,
-    UNKNOWN_END,
-    UNUSABLE_COUNTS,
-    Malformed,
-    NoLogprobs,
-    malformed,
-    messages_of,
-)
+from .chat import TEXT_ELSEWHERE, UNKNOWN_END, UNUSABLE_COUNTS, Malformed, NoLogprobs, malformed, messages_of
 from .client import LEARNED, TEMPERATURE, Client, Filtered
 from .contract import BackendOptions, Prepared, Traits, failed_prediction
 from .engine import ENCODING_VERSION, LETTERS, TEXT, ChatBackend

@@ -194,8 +194,7 @@ VARIABLE = "GITHUB_STEP_SUMMARY"
 def add_step_summary(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """Appends Markdown to the file that ``$GITHUB_STEP_SUMMARY`` names; without it, nothing happens.
 
-    Returns:
-        Why it could not be written, or an empty string: that a page shows no summary is no verdict on a model.
+    Returns: Why it could not be written, or an empty string: that a page shows no summary is no verdict on a model.
     """
     named = environment.get(VARIABLE, "")
     if not named:

@@ -25,13 +25,7 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, REFUSALS
 from pytest_vlmrobust.core.record import BUDGET, MOST_OFTEN, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
-from pytest_vlmrobust.evaluation.run.results import (
-    BLIND_UNPARSED,
-    UNASKED_STATE,
-    CellResult,
-    counts_for_budgets,
-    said_of_guesses,
-)
+from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, UNASKED_STATE, CellResult, counts_for_budgets, said_of_guesses
 from pytest_vlmrobust.policies import BUDGET_CELLS, BUDGET_DATASETS, Budgets, JudgedBy, Policy
 from pytest_vlmrobust.policies.judge import judge_rule
 from pytest_vlmrobust.store import Evidence, StoredScores

@@ -22,12 +22,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.perturbations.typographic import NOTE, WRONG
 
-from .context import (
-    CORRUPTIONS,
-    CellScores,
-    PlannedTest,
-    cell_quantity,
-)
+from .context import CORRUPTIONS, CellScores, PlannedTest, cell_quantity
 from .reads import control_of, score_table
 from .strata import rows_of
 
@@ -151,8 +146,7 @@ def label_preserving_drop(scores: CellScores) -> Estimate:
 
     Formula: ``mean(clean - perturbed) over samples whose answer is right under the setting``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for a missing score, and where the setting changes every answer.
+    Returns: A fraction in [-1, 1]; NaN for a missing score, and where the setting changes every answer.
     """
     kept = label_preserving(scores.cell.setting, scores.samples)
     if not any(kept):
@@ -180,8 +174,7 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
 
     Formula: ``share of unreadable answers under the setting - share on clean images``
 
-    Returns:
-        A fraction in [-1, 1]; NaN where an inference failed.
+    Returns: A fraction in [-1, 1]; NaN where an inference failed.
     """
     predictions = (*scores.clean.predictions, *scores.result.predictions)
     if all(prediction.method == LETTER_LOGITS for prediction in predictions):
@@ -208,8 +201,7 @@ def refused_share(scores: CellScores) -> Estimate | None:
 
     Formula: ``refused answers / answers``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an inference failed.
+    Returns: A fraction in [0, 1]; NaN where an inference failed.
     """
     if all(prediction.method == LETTER_LOGITS for prediction in scores.result.predictions):
         return None
@@ -235,8 +227,7 @@ def answer_change_rate(scores: CellScores) -> Estimate:
 
     Formula: ``mean(answer under the setting != answer on clean images)``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an inference failed.
+    Returns: A fraction in [0, 1]; NaN where an inference failed.
     """
     changed = [now != before for before, now in zip(scores.clean.read, scores.result.read, strict=True)]
     return _share(scores, changed, others=[scores.clean])
@@ -261,8 +252,7 @@ def yes_rate_shift(scores: CellScores) -> Estimate:
 
     Formula: ``share of yes under the setting - share of yes on clean images, of questions with two readable answers``
 
-    Returns:
-        A fraction in [-1, 1]; NaN where an inference failed.
+    Returns: A fraction in [-1, 1]; NaN where an inference failed.
     """
     both = (scores.result, scores.clean)
     is_yes_no = np.array([sample.task == "yes_no" for sample in scores.samples])
@@ -302,8 +292,7 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
 
     Formula: ``mean(preprocessed - as it is)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for a missing score.
+    Returns: A fraction in [-1, 1]; NaN for a missing score.
     """
     rung = Setting(scores.cell.setting.steps[:1])
     before, after = scores.under(rung).values, scores.result.values
@@ -356,8 +345,7 @@ def attack_rate(scores: CellScores) -> Estimate:
 
     Formula: ``mean(answer is the attack's) over questions that are attacked``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an inference failed.
+    Returns: A fraction in [0, 1]; NaN where an inference failed.
     """
     result = scores.result
     each = zip(result.samples, result.predictions, result.scores, strict=True)
@@ -398,8 +386,7 @@ def text_preference(scores: CellScores) -> Estimate:
 
     Formula: ``n(answer of the note) / n(answer of the note, or the one without it)``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an inference failed.
+    Returns: A fraction in [0, 1]; NaN where an inference failed.
     """
     flags: list[bool | None] = []
     each = zip(
@@ -433,8 +420,7 @@ def normalised_accuracy(scores: CellScores) -> Estimate:
 
     Formula: ``mean(score with the note) / mean(clean score) over questions that have a note``
 
-    Returns:
-        A ratio of at least 0, 1 where the note costs nothing; NaN for a missing score.
+    Returns: A ratio of at least 0, 1 where the note costs nothing; NaN for a missing score.
     """
     kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
     nothing, clean, now = np.zeros(len(kept)), scores.clean.values, scores.result.values
@@ -458,8 +444,7 @@ def typographic_word_drop(scores: CellScores) -> Estimate:
 
     Formula: ``mean(score with the nonsense word - score with the wrong option)``
 
-    Returns:
-        A fraction in [-1, 1]; NaN for a missing score.
+    Returns: A fraction in [-1, 1]; NaN for a missing score.
     """
     kept = [bool(sample.target_of_attack) for sample in scores.result.samples]
     control = scores.under(control_of(scores.cell.setting) or CLEAN).values if any(kept) else scores.result.values
@@ -496,8 +481,7 @@ def directional_accuracy(scores: CellScores) -> Estimate:
 
     Formula: ``mean(score under the setting) over questions that it changes``
 
-    Returns:
-        A fraction in [0, 1]; NaN where an inference failed.
+    Returns: A fraction in [0, 1]; NaN where an inference failed.
     """
     changed = [now.question != before.question for now, before in zip(scores.result.samples, scores.clean.samples, strict=True)]
     return _over(scores, changed, "the setting changes no question", "accuracy")
@@ -523,8 +507,7 @@ def directional_sensitivity(scores: CellScores) -> Estimate:
 
     Formula: ``mean(score - guess) / mean(1 - guess) over changed questions with a clean score of at least 0.5``
 
-    Returns:
-        A fraction of at most 1, negative below a guess; NaN where an inference failed.
+    Returns: A fraction of at most 1, negative below a guess; NaN where an inference failed.
     """
     each = zip(scores.result.samples, scores.clean.samples, scores.clean.values, strict=True)
     # a missing clean score stays in, and makes the value unknown

@@ -162,8 +162,7 @@ def corpus_score(scores: CellScores) -> Estimate:
 
     Formula: ``the dataset's metric of all its answers``
 
-    Returns:
-        In the unit of the benchmark; NaN where an answer is missing.
+    Returns: In the unit of the benchmark; NaN where an answer is missing.
     """
     corpus = _corpus_value(scores, scores.result)
     bounds = bounds_of_value(corpus.score.sums, scores.samples) if corpus.score.sums else None
@@ -186,8 +185,7 @@ def corpus_drop(scores: CellScores) -> Estimate:
 
     Formula: ``corpus_score(clean) - corpus_score(perturbed)``
 
-    Returns:
-        In the unit of the benchmark; NaN where an answer is missing.
+    Returns: In the unit of the benchmark; NaN where an answer is missing.
     """
     clean, result = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     before, after = clean.score.sums, result.score.sums
@@ -213,8 +211,7 @@ def corpus_pcri(scores: CellScores) -> Estimate:
 
     Formula: ``1 - corpus_score(best patch of each sample) / corpus_score(clean)``
 
-    Returns:
-        At most 1; NaN where an answer is missing, and where the metric of whole images is 0.
+    Returns: At most 1; NaN where an answer is missing, and where the metric of whole images is 0.
     """
     clean, patches = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     if invalid := _why_invalid(scores.clean):

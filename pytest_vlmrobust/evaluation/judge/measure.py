@@ -53,16 +53,7 @@ from .budgets import blind_unparsed
 from .cell_quantities import with_choices, with_kept_labels, with_letters
 from .context import OPTIONS, WORDING, CellScores, DatasetFacts, FamilyScores, PlannedTest, SweepScores
 from .measurements import applying, estimate_all, metric_key, metric_keys, summary_key
-from .reads import (
-    AttemptsOf,
-    Reads,
-    family_and_level,
-    groups_of,
-    reads_of,
-    small_categories,
-    sweep_table,
-    why_no_categories,
-)
+from .reads import AttemptsOf, Reads, family_and_level, groups_of, reads_of, small_categories, sweep_table, why_no_categories
 from .strata import SUITE, estimates_by_stratum, rows_of
 
 _WORST = 5

@@ -29,15 +29,7 @@ from pytest_vlmrobust.metrics.table import CONFIDENCE, Needs
 from pytest_vlmrobust.policies import MetricKey
 
 from . import cell_quantities, corpus, observatory
-from .context import (
-    BASELINE,
-    CellScores,
-    DatasetFacts,
-    FamilyScores,
-    PlannedTest,
-    Quantity,
-    SweepScores,
-)
+from .context import BASELINE, CellScores, DatasetFacts, FamilyScores, PlannedTest, Quantity, SweepScores
 from .strata import has_macro, macro_estimate
 
 _WITHOUT_COMPARISON = "accuracy"

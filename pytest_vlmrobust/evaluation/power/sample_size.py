@@ -131,8 +131,7 @@ def images_needed(rule: Rule, each: int = 1) -> int | None:
 
     Another image may lose all its questions under all settings, and no answer about the others rules this out.
 
-    Returns:
-        The number; None if a rule is not about a change, is not judged by an interval, or no number up to 8,000 passes.
+    Returns: The number; None if a rule is not about a change, is not judged by an interval, or no number up to 8,000 passes.
     """
     metric = _TAKEN_AS.get(rule.metric, rule.metric)
     known = not _unknown(rule) and not profiles.beside_scores(metric) and rule.treatment.judge is JudgedBy.INTERVAL

@@ -23,18 +23,7 @@ from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
-from tests.model_server import (
-    ModelServer,
-    azure,
-    litellm,
-    llama_cpp,
-    openai_reasoning,
-    openrouter,
-    refusal,
-    reply,
-    sglang,
-    vllm,
-)
+from tests.model_server import ModelServer, azure, litellm, llama_cpp, openai_reasoning, openrouter, refusal, reply, sglang, vllm
 
 pytestmark = pytest.mark.process
 

@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.decision import (
-    EXIT_CODES,
-    WORST_FIRST,
-    Decision,
-    NotDecided,
-    Outcome,
-    ThresholdExceeded,
-    decide,
-)
+from pytest_vlmrobust.core.decision import EXIT_CODES, WORST_FIRST, Decision, NotDecided, Outcome, ThresholdExceeded, decide
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.run_scope import RunScope, any_failed_outside, records_explain
 

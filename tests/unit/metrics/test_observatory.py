@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.metrics import (
-    ScoreTable,
-    estimate,
-    gain_interval,
-    hint_gain,
-    thinking_gain,
-)
+from pytest_vlmrobust.metrics import ScoreTable, estimate, gain_interval, hint_gain, thinking_gain
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
 
 Box = tuple[float, float, float, float]

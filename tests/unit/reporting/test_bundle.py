@@ -22,13 +22,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Reply
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.reporting.bundle import (
-    RATIO,
-    SMALL,
-    underivable_claims,
-    unpack,
-    write_bundle,
-)
+from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, underivable_claims, unpack, write_bundle
 from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.reporting.html import render_html
 from pytest_vlmrobust.reporting.results import results, results_json, same_json

@@ -33,14 +33,7 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.judge import audits, measurements
 from pytest_vlmrobust.evaluation.judge import measure as measuring
-from pytest_vlmrobust.evaluation.judge.audits import (
-    FIRST,
-    NoAuditError,
-    RuleAudit,
-    allowed_breaches,
-    fingerprints_of,
-    moments,
-)
+from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
