@@ -115,13 +115,17 @@ class RunView:
 
     @cached_property
     def word(self) -> str:
-        """The decision for display; it mentions waivers, and the purpose if it supports no release."""
-        if self.decision is not Decision.GO:
-            return str(self.decision)
+        """The decision for display."""
+        return self.word_of(self.decision)
+
+    def word_of(self, decision: Decision) -> str:
+        """Returns a decision for display; it mentions waivers, and the purpose if it supports no release."""
+        if decision is not Decision.GO:
+            return str(decision)
         records = [record for record in self.records if self.model in ("", record.model)]
         waived = any(record.outcome is Outcome.WAIVED for record in records)
         purpose = ", ".join(purposes(self.facts.origins, self.model))
-        return f"{WITH_WAIVERS if waived else self.decision}{f' ({purpose})' if purpose else ''}"
+        return f"{WITH_WAIVERS if waived else decision}{f' ({purpose})' if purpose else ''}"
 
     @property
     def sign(self) -> str:

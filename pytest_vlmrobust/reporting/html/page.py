@@ -113,7 +113,7 @@ def render_html(view: RunView, thumbnails: Mapping[str, str] | None = None) -> s
     tasks, tables = charts.observatory(view.sweeps), analysis_tables(view.analyses)
     return environment.get_template("page.html").render(
         view=view,
-        colour=words.DECISIONS[view.decision].css if view.word == view.decision else "waived",
+        mark=words.decision_mark(view.decision, view.word),
         parts=_parts(sweeps=view.sweeps, analyses=tables, observatory=tasks, families=view.families, noise=facts.repeatability),
         breaches=view.explained[:_BREACHES],
         waived=Outcome.WAIVED,

@@ -9,7 +9,7 @@ from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.words import LONGEST, printable
-from pytest_vlmrobust.reporting.view import MEANINGS, NO_VERDICT, SIGNS
+from pytest_vlmrobust.reporting.view import MEANINGS, NO_VERDICT, SIGNS, WITH_WAIVERS
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
@@ -33,6 +33,13 @@ MARKS = {
 }
 _COLOURS = {Decision.GO: "pass", Decision.NO_GO: "fail", Decision.INCONCLUSIVE: "open", Decision.INCOMPLETE: "error"}
 DECISIONS = {decision: Mark(SIGNS[decision], css, MEANINGS[decision]) for decision, css in _COLOURS.items()}
+
+
+def decision_mark(decision: Decision, word: str) -> Mark:
+    """Returns how a decision is shown by its word; a GO with waivers, or for no release, looks different from a plain one."""
+    mark = DECISIONS[decision]
+    sign = MARKS[Outcome.WAIVED].sign if word.startswith(WITH_WAIVERS) else mark.sign
+    return mark if word == decision else mark._replace(sign=sign, css=MARKS[Outcome.WAIVED].css)
 
 
 def visible_text(text: str) -> str:

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.errors import StoreError, UnknownName, UsageError, Vl
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.reporting.html.page import asset, templates
-from pytest_vlmrobust.reporting.html.words import DECISIONS, MARKS
+from pytest_vlmrobust.reporting.html.words import MARKS, decision_mark
 from pytest_vlmrobust.store.browsing import Browser, Scored
 from pytest_vlmrobust.store.searching import AnswerKey, BrowsedCell, MatchingSample
 
@@ -158,9 +158,9 @@ class Pages:
         return self._environment.get_template(template).render(address=address, live=shown, **content)
 
     def _said(self, state: RunState, address: Address) -> dict[str, Any]:
-        mark = DECISIONS[state.decision] if state.decision else None
         newest = state.view.records[-NEWEST:][::-1]
-        text = str(state.decision) if state.decision else "no decision yet"
+        text = state.view.word_of(state.decision) if state.decision else "no decision yet"
+        mark = decision_mark(state.decision, text) if state.decision else None
         if not state.decision and state.quiet > _SILENT:
             text = f"no decision; nothing was written for {state.quiet / 60:.0f} minutes, so it may have been killed"
         return {
@@ -354,7 +354,6 @@ def _environment() -> Environment:
         "states": STATE_MARKS,
         "flips": FLIP_WORDS,
         "sorts": SORT_WORDS,
-        "decisions": DECISIONS,
         "mark_class": mark_class,
         "a_page": {"/": RUNS_A_PAGE, "/answers": ANSWERS_A_PAGE, "/samples": SAMPLES_A_PAGE},
     }

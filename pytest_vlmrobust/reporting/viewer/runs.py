@@ -85,7 +85,7 @@ class ShownRun:
             Decision(decision) if decision in set(Decision) else None,
             {name: text for name, text in about.items() if text},
             int(manifest.get("selected", 0)),
-            RunView([record for record in records if record.is_gated], RunFacts()),
+            RunView([record for record in records if record.is_gated], RunFacts(origins=manifest)),
             problem,
             max(0.0, time.time() - max((stamp / 1e9 for stamp, _ in changed), default=time.time())),
             ".".join(f"{stamp:x}-{size:x}" for stamp, size in changed),

@@ -310,6 +310,12 @@ def test_a_run_is_followed_while_it_goes_on(serve: Callable[..., Served], tmp_pa
     write_manifest(directory, {"decision": "NO-GO", "selected": 10, "models": {"m": {}}})
     done = json.loads(served.get("/live?run=one")[2])["runs"][0]
     assert (done["text"], done["going"]) == ("NO-GO", False)
+    with Journal(directory) as journal:
+        journal.append(record("m", "d", "fog:low", Outcome.WAIVED))
+    policies = {"m": {"purpose": "demonstration"}}
+    write_manifest(directory, {"decision": "GO", "selected": 10, "models": {"m": {}}, "policies": policies})
+    waived = json.loads(served.get("/live?run=one")[2])["runs"][0]
+    assert (waived["text"], waived["sign"], waived["css"]) == ("GO WITH WAIVERS (demonstration)", "⚑", "waived")
 
 
 def test_a_run_that_has_just_begun_is_shown_and_says_what_it_lacks(serve: Callable[..., Served], tmp_path: Path) -> None:
