@@ -300,8 +300,9 @@ def check_dtype(dtype: str, where: str) -> str:
 def _model(name: str, entry: Entry) -> ModelRef:
     if not re.fullmatch(_SAFE_NAME, name):
         entry.fail("is not a model name: it may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids")
-    given = entry.mapping(FIELDS)
-    fields = read_keys(given, FIELDS)
+    given = entry.known(FIELDS)
+    read: list[Any] = read_all(ModelError, [partial(entry.mapping, FIELDS), partial(read_keys, given, FIELDS)])
+    fields = read[1]
     low, high = fields.get("min_pixels"), fields.get("max_pixels")
     if low is not None and high is not None and low > high:
         given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")

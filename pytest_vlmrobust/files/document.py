@@ -50,11 +50,12 @@ _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = (_TEXT, _NULL, _DAY, *(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float")))
 _DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NO_SUCH_DAY = "a day that exists, such as 2027-06-30: there is no such day"
+_PLACE = re.compile(r"(?P<file>[^\n]+?):(?P<line>\d+):")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def read_all(error: type[UsageError], reads: Iterable[Callable[[], Value]]) -> list[Value]:
-    """Runs all reads and returns their results. All mistakes become one error with a line for each."""
+    """Runs all reads and returns their results. All mistakes become one error with a line for each, in the order of the file."""
     values: list[Value] = []
     mistakes: dict[str, UsageError] = {}
     for read in reads:
@@ -65,12 +66,20 @@ def read_all(error: type[UsageError], reads: Iterable[Callable[[], Value]]) -> l
     if len(mistakes) == 1:
         raise next(iter(mistakes.values()))
     if mistakes:
-        more = len(mistakes) - _MOST_MISTAKES
-        lines = [*mistakes][:_MOST_MISTAKES] + ([f"... and {more} more mistakes"] if more > 0 else [])
+        more, ordered = len(mistakes) - _MOST_MISTAKES, _in_order(mistakes)
+        lines = ordered[:_MOST_MISTAKES] + ([f"... and {more} more mistakes"] if more > 0 else [])
         together = error("\n".join(lines))
-        together.mistakes = tuple(mistakes)
+        together.mistakes = tuple(ordered)
         raise together
     return values
+
+
+def _in_order(mistakes: Iterable[str]) -> list[str]:
+    """Returns mistakes by file and line; files, and mistakes without a line, keep their order."""
+    placed = [(_PLACE.match(mistake), mistake) for mistake in mistakes]
+    files = list(dict.fromkeys(place["file"] for place, _ in placed if place))
+    lines = [((files.index(place["file"]), int(place["line"])) if place else (-1, 0), mistake) for place, mistake in placed]
+    return [mistake for _, mistake in sorted(lines, key=lambda line: line[0])]
 
 
 def read_keys(entries: Mapping[str, Entry], readers: Mapping[str, Callable[[Entry], Any]]) -> dict[str, Any]:
@@ -133,6 +142,14 @@ class Entry:
         for key in required:
             if key not in entries:
                 self.fail(f"lacks {key!r}. Required: {', '.join(required)}")
+        return entries
+
+    def known(self, keys: Collection[str]) -> dict[str, Entry]:
+        """Returns the entries with these keys: :meth:`mapping` refuses what else there is, and says so beside their mistakes."""
+        entries: dict[str, Entry] = {}
+        for key, value in self.node.value if self.is_mapping else ():
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                entries.setdefault(key.value, self._entry(key.value, key, value))
         return entries
 
     def table(self, expected: str = "a mapping from texts to values") -> dict[str, Entry]:
@@ -277,16 +294,20 @@ class Entry:
         entries: dict[str, Entry] = {}
 
         def add(key_node: yaml.Node, value_node: yaml.Node) -> None:
-            key, line = key_of(key_node), _line(key_node)
-            path = f"{self.path}.{shorten(key)}" if self.path else shorten(key)
+            key = key_of(key_node)
+            entry = self._entry(key, key_node, value_node)
             if key in entries:
                 raise self.error(
-                    f"{self.file}:{line}: {path} is written twice, first in line {entries[key].line}. Keep one of them"
+                    f"{entry.where}: {entry.path} is written twice, first in line {entries[key].line}. Keep one of them"
                 )
-            entries[key] = Entry(value_node, self.file, self.error, line, path)
+            entries[key] = entry
 
         read_all(self.error, [partial(add, *pair) for pair in self.node.value])
         return entries
+
+    def _entry(self, key: str, key_node: yaml.Node, value: yaml.Node) -> Entry:
+        path = f"{self.path}.{shorten(key)}" if self.path else shorten(key)
+        return Entry(value, self.file, self.error, _line(key_node), path)
 
     def _known_key(self, node: yaml.Node, known: Collection[str]) -> str:
         name = str(node.value) if isinstance(node, yaml.ScalarNode) else _describe_node(node)

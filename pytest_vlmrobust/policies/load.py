@@ -104,11 +104,15 @@ def parse_policy(
 ) -> Policy:
     """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them."""
     reader = Reader(known_metrics, ambiguous or {})
-    tops = read_all(PolicyError, [partial(_read_top, content, name) for content, name in zip(contents, names, strict=True)])
+    documents = read_all(PolicyError, [partial(_document, *one) for one in zip(contents, names, strict=True)])
+    tops = [document.known(TOP_KEYS) for document in documents]
+    complete = partial(read_all, PolicyError, [partial(one.mapping, TOP_KEYS, required=("version",)) for one in documents])
     choices = partial(read_all, PolicyError, [partial(read_keys, top, CHOICES) for top in tops])
     per_file = partial(read_all, PolicyError, [partial(reader.rules_and_waivers, top) for top in tops])
-    parts: list[Any] = read_all(PolicyError, [choices, partial(_read_budgets, tops), partial(_read_coverage, tops), per_file])
-    chosen, budgets, coverages, things = parts
+    parts: list[Any] = read_all(
+        PolicyError, [complete, choices, partial(_read_budgets, tops), partial(_read_coverage, tops), per_file]
+    )
+    _, chosen, budgets, coverages, things = parts
     rules: dict[str, Rule] = {}
     waivers: dict[str, Waiver] = {}
     replaced: list[Replacement] = []
@@ -165,18 +169,17 @@ LARGEST_POLICY = 2**20
 """Bytes of a thresholds file, also in bundles: about ten thousand rules, which PyYAML reads in seconds."""
 
 
-def _read_top(content: bytes, name: str) -> dict[str, Entry]:
+def _document(content: bytes, name: str) -> Entry:
     if len(content) > LARGEST_POLICY:
         raise PolicyError(
             f"{name}: the thresholds file has {len(content):,} bytes. Expected at most {LARGEST_POLICY:,}: several settings can "
             "share a rule, as where: {setting: [fog, rain]}, and several files a policy"
         )
     document = parse_document(content, name, error=PolicyError, expected="'version: 1' and a list 'rules:'")
-    top = document.mapping(TOP_KEYS, required=("version",))
-    version = top["version"]
-    if version.scalar() != VERSION or isinstance(version.scalar(), bool):
+    version = document.known(("version",)).get("version")
+    if version and (version.scalar() != VERSION or isinstance(version.scalar(), bool)):
         version.refuse(f"{VERSION}: this release reads version {VERSION} only")
-    return top
+    return document
 
 
 def _entries(top: Mapping[str, Entry], key: str) -> list[Entry]:
@@ -289,10 +292,9 @@ class Reader:
 
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
         """Returns a rule; missing keys of its treatment come from ``treatment``."""
-        entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
+        entries = entry.known(RULE_KEYS)
         metric = _written_metric(entries)
-        bound = partial(_given_bound, entry, entries)
-        read: list[Any] = read_all(PolicyError, [partial(read_keys, entries, self.values(metric)), bound])
+        read: list[Any] = read_all(PolicyError, [partial(read_keys, entries, self.values(metric)), partial(_given_bound, entry)])
         values = read[0]
         treatment = _treated(treatment, {key: values.pop(key) for key in TREATMENT if key in values})
         if treatment.judge is JudgedBy.INTERVAL and not self._facts[metric].interval:
@@ -302,9 +304,10 @@ class Reader:
 
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; every key but ``ticket`` is required."""
-        entries = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
-        values = read_keys(entries, self.values(_written_metric(entries)))
-        return Waiver(source=entry.where, unit=unit_of(entries["cap"].quantity()), **values)
+        entries = entry.known(WAIVER_KEYS)
+        complete = partial(entry.mapping, WAIVER_KEYS, required=WAIVER_REQUIRED)
+        read: list[Any] = read_all(PolicyError, [complete, partial(read_keys, entries, self.values(_written_metric(entries)))])
+        return Waiver(source=entry.where, unit=unit_of(entries["cap"].quantity()), **read[1])
 
     def _metric(self, entry: Entry) -> str:
         name = entry.text()
@@ -322,12 +325,13 @@ class Reader:
 
 
 def _written_metric(entries: Mapping[str, Entry]) -> str:
-    """Returns the metric of a rule or waiver as written, whether it exists or not."""
-    metric = entries["metric"]
-    return "" if metric.is_mapping or metric.is_list else str(metric.node.value)
+    """Returns the metric of a rule or waiver as written, whether it exists or not; empty if it has none."""
+    metric = entries.get("metric")
+    return "" if metric is None or metric.is_mapping or metric.is_list else str(metric.node.value)
 
 
-def _given_bound(rule: Entry, entries: Mapping[str, Entry]) -> str:
+def _given_bound(rule: Entry) -> str:
+    entries = rule.mapping(RULE_KEYS, required=RULE_REQUIRED)
     written = [key for key in BOUND_KEYS if key in entries]
     if len(written) != 1:
         rule.fail(f"has {' and '.join(written) or 'no bound'}. Expected one of max, min or within: [low, high]")

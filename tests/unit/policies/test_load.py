@@ -260,6 +260,7 @@ def test_all_mistakes_of_all_files_are_said_at_once(load: Load) -> None:
         "version: 1\nmode: ful\nbudgets: {max_error_rate: 2, max_refusal_rate: x}\ncoverage: {tests: al, samples: -1}\nrules:\n"
         "- {id: '-', metric: pcry, max: 5, judge: intervall}\n- {idd: r, metrik: pcri, max: 0.1}\n- {id: s, metric: pcri}\n"
         "waivers:\n- {id: w, metric: pcri, where: {}, cap: 1%, owner: '-', reason: why, expires: 2027-02-30}\n"
+        "- {id: '-', metric: accuracy_drop, capp: 1%, cap: 200, owner: me}\nrulez: []\n"
     )
     with pytest.raises(PolicyError) as error:
         load(first, "version: 1\nrules: [{id: r, metric: accuracy_drop, min: 1%}]\n")
@@ -278,6 +279,10 @@ def test_all_mistakes_of_all_files_are_said_at_once(load: Load) -> None:
         "a.yaml:10: waivers[1].where",
         "a.yaml:10: waivers[1].owner",
         "a.yaml:10: waivers[1].expires",
+        "a.yaml:11: unknown",
+        "a.yaml:11: waivers[2].id",
+        "a.yaml:11: waivers[2].cap",
+        "a.yaml:12: unknown",
         "b.yaml:2: rules[1].min",
     ]
     assert "unknown metric 'pcry'. Did you mean 'pcri'?" in str(error.value)
