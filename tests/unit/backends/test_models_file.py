@@ -335,7 +335,8 @@ def test_mistakes_are_reported_with_their_line(tmp_path: Path, text: str, messag
 def test_all_mistakes_of_a_file_are_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "models.yaml"
     file.write_text(
-        "models:\n  m: {pth: x, dtyp: auto, dtype: float8}\n  n:\n    path: x\n    dtype: float23\n    policy: 3\n  o: {dtype: auto}\n"
+        "models:\n  m: {pth: x, dtyp: auto, dtype: float8}\n"
+        "  n:\n    path: x\n    dtype: float23\n    policy: 3\n  o: {dtype: auto}\n"
         "  p: {backend: scripted, path: x, adapter: y, url: 'http://h/v1'}\n"
     )
     with pytest.raises(ModelError) as error:
