@@ -537,7 +537,7 @@ class Requirements:
         clean = [record for record in about if record.setting == CLEAN_NAME]
         probed = [measure for record in clean for measure in record.measures]
         if not bounded and (why := _why_no_gain(gain, by_value=policy.judges_values and shows_change(probed))):
-            return f"{why}, no blocking rule bounds its visual_gain", _WAYS_OUT
+            return f"{why}, and no blocking rule bounds its visual_gain", _WAYS_OUT
         if broken:
             return "", ""
         if not bounded and not clean and self.is_whole:

@@ -203,7 +203,9 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
     assert {one.allowed_by for one in lenient.allowances} <= {"p.yaml:5, coverage blind_models: allow"}
 
 
-@pytest.mark.parametrize(("reason", "said"), [("", "bring, no blocking"), ("no answer scored", "bring: no answer scored, no bl")])
+@pytest.mark.parametrize(
+    ("reason", "said"), [("", "bring, and no blocking"), ("no answer scored", "bring: no answer scored, and no bl")]
+)
 def test_a_gain_that_is_not_known_is_no_number(reason: str, said: str) -> None:
     gain = Measure("gain_over_blind", math.nan, reason=reason)
     blind = Record(test="cell", id="m-d-no_image", model="m", dataset="d", setting="no_image", measures=(gain,))
