@@ -17,7 +17,7 @@ from typer.main import get_command
 from . import __version__
 from .commands import exports, filling, listing, papers, policies, power, runs, serving, starting
 from .commands.arguments import complain, say
-from .core.errors import VlmRobustError, did_you_mean
+from .core.errors import UsageError, VlmRobustError, did_you_mean
 from .core.words import on_one_line
 
 COMMANDS: Mapping[str, Sequence[Callable[..., int]]] = {
@@ -92,7 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(typed: list[str], *, limited: bool) -> int:
     if _COMPLETE in os.environ:
-        command_group().main(prog_name=_NAME)  # answers the shell, and ends the process
+        try:
+            command_group().main(prog_name=_NAME)  # answers the shell, and ends the process
+        except KeyError as error:
+            unset = f"{_COMPLETE} is set, and {error.args[0]} is not. A shell that completes a line sets both. Unset {_COMPLETE}"
+            raise UsageError(unset) from error
     commands = command_group(typed)
     try:
         with commands.make_context(_NAME, typed, obj=limited) as context:
@@ -137,7 +141,12 @@ class _Command(TyperCommand):
         for name, value in pairwise([*before, "--"]):
             if name in values and value.startswith("--") and not ctx.resilient_parsing:  # as in completing a line
                 ctx.fail(f"Option {name!r} requires an argument. If the value begins with --, write {name}=VALUE")
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", None) is None:  # typer leaves it out of some errors, whose usage is then not known
+                ctx.fail(error.format_message())
+            raise
 
     def get_help_option(self, ctx: Any) -> Any:
         """Prints the help as commands print what they say."""

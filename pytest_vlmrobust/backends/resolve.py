@@ -158,14 +158,20 @@ def oracles() -> list[str]:
     return sorted(path.stem for path in ORACLES.glob("*.yaml"))
 
 
+def _saved_at(path: Path) -> float:
+    return path.stat().st_mtime
+
+
 def _by_place(name: str) -> ModelRef | None:
     folder = typed_path(name, given_as="--vlm")
     if folder.is_dir():
         if not (folder / "config.json").is_file() and not is_adapter(folder):
             files = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+            below = [path for path in folder.iterdir() if (path / "config.json").is_file() or is_adapter(path)]
+            meant = f". Name a checkpoint in it, such as {str(max(below, key=_saved_at))!r}" if below else ""
             raise ModelError(
                 f"--vlm {name!r}: the directory {str(folder)!r} is not a checkpoint as transformers saves it. "
-                f"Missing: {'; '.join(missing_parts(folder))}. It holds: {files}"
+                f"Missing: {'; '.join(missing_parts(folder))}. It holds: {files}{meant}"
             )
         return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))
     if "://" in name:

@@ -209,9 +209,13 @@ def _rows(text: str, stream: TextIO | None) -> str:
 
 def width() -> int:
     """Returns the maximum width of a table, in characters."""
-    return shutil.get_terminal_size().columns if in_color() else _LOG_WIDTH
+    return shutil.get_terminal_size().columns if _on_terminal() else _LOG_WIDTH
 
 
 def in_color() -> bool:
-    """Whether the output goes to a terminal."""
+    """Whether the output goes to a terminal that shows colours and bold text."""
+    return _on_terminal() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+
+
+def _on_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()

@@ -331,9 +331,9 @@ class _Table:
         if differing:
             place, column, ours, theirs = differing[0]
             instead = f"shows {theirs!r}" if theirs else "leaves it out"
+            as_theirs = f"datasets.register(NAME, lambda: datasets.resolve(PATH, compat={COMPAT!r}))"
             self.notes.append(
                 f"{self.path}: VLMEvalKit's prompt differs in {quantity(len(differing), 'cell')} "
-                f"(the first: {place}, column {column!r}: the "
-                f"file says {ours!r}, VLMEvalKit {instead}). Questions are asked as the file says; "
-                f"compat={COMPAT!r} asks them as VLMEvalKit does"
+                f"(the first: {place}, column {column!r}: the file says {ours!r}, VLMEvalKit {instead}). "
+                f"Questions are asked as the file says; {as_theirs} in a conftest.py asks them as VLMEvalKit does"
             )

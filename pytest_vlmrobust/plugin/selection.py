@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import os
+import shlex
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,6 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid.partition("[")[0] not in collected.empty and not _is_repeated(item)]
     if selection.plan and selection.refusal is None:
         try:
+            _refuse_shared_ids(config, filter(is_gated, items))
             tests = [selected_test(item) for item in items if is_gated(item)]
             run.evaluation.tests.check(tests, run.inputs.baseline, run.inputs.settings.vlm_seed, run.inputs.clock.today)
             if not config.option.collectonly:
@@ -163,6 +167,19 @@ def is_gated(item: pytest.Item) -> bool:
 def _is_repeated(item: pytest.Item) -> bool:
     """Whether a gated test repeats another, so that its verdict would count twice."""
     return is_gated(item) and bool(getattr(item, "callspec").params.get(_REPETITION))  # noqa: B009 - not declared on Item
+
+
+def _refuse_shared_ids(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Refuses tests that share an id: a verdict could not be told from the other one."""
+    paths: dict[str, Path] = {}
+    for item in items:
+        other = paths.setdefault(item.nodeid, item.path)
+        if other != item.path:
+            common = shlex.quote(os.path.commonpath([config.rootpath, other, item.path]))
+            raise UsageError(
+                f"{item.nodeid!r} is the id of two tests, in {other} and in {item.path}: ids have no path for files outside of "
+                f"pytest's rootdir {config.rootpath}. Add --rootdir={common}"
+            )
 
 
 def _collection_of(config: pytest.Config) -> _Collected:

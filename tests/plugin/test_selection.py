@@ -138,3 +138,18 @@ class TestBroken:
 
 def test_a_part_of_a_file_is_not_go_with_workers(pytester: pytest.Pytester) -> None:
     refuses_a_part(with_classes(pytester, ("-n2",)), [f"{FILE}::TestB::TestInner::test_sweep", f"{FILE}::TestA"], 3)
+
+
+def test_files_outside_of_the_rootdir_whose_tests_share_ids_are_refused(pytester: pytest.Pytester) -> None:
+    project = make_project(pytester, ())
+    project.script()
+    project.write("policy.yaml", POLICY)
+    project.write("here/pytest.ini", "[pytest]\n")
+    suite = CLASSES[: CLASSES.index("class TestA")] + CLASSES[CLASSES.index('@pytest.mark.vlm_settings("grayscale")') :]
+    files = [str(project.write(f"{name}/test_{name}.py", suite)) for name in ("one", "two")]
+    result = named(project, "--rootdir=here", *files)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (said,) = [line for line in result.errlines if "is the id of two tests" in line]
+    assert "'::test_alone[model-data-grayscale]' is the id of two tests, in " in said
+    assert said.endswith(f"Add --rootdir={project.path}")
+    assert named(project, f"--rootdir={project.path}", *files).ret != pytest.ExitCode.USAGE_ERROR

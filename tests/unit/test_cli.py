@@ -657,6 +657,13 @@ def test_alone_it_shows_its_help(capsys: Captured) -> None:
     assert "Open a report in the browser" in capsys.readouterr().err
 
 
+def test_a_flag_with_a_value_is_answered_with_the_usage(capsys: Captured) -> None:
+    assert main(["check", "--strict=1"]) == 2
+    usage, said = capsys.readouterr().err.splitlines()
+    assert usage == "Usage: vlmrobust check [OPTIONS] POLICY..."
+    assert said == "vlmrobust: Option '--strict' does not take a value."
+
+
 def test_a_misspelt_option_is_answered_by_its_command(tmp_path: Path, capsys: Captured) -> None:
     assert main(["report", str(tmp_path), "--otu", "x"]) == 2
     usage, said = capsys.readouterr().err.splitlines()
@@ -896,6 +903,26 @@ def test_a_shell_completes_commands_options_and_choices(
     with pytest.raises(SystemExit, match="0"):
         main()
     assert capsys.readouterr().out.split() == completed
+
+
+def test_a_variable_of_completion_alone_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_VLMROBUST_COMPLETE", "complete_bash")
+    monkeypatch.delenv("COMP_WORDS", raising=False)
+    assert main(["list", "metrics"]) == 4
+    assert "_VLMROBUST_COMPLETE is set, and COMP_WORDS is not" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", [("TERM", "xterm"), ("TERM", "dumb"), ("NO_COLOR", "1")])
+def test_a_table_is_bold_only_where_the_terminal_shows_it(
+    variable: tuple[str, str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_run(tmp_path, "20261121-000000-0123abcd")
+    monkeypatch.setattr("pytest_vlmrobust.commands.arguments._on_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv(*variable)
+    assert main(["runs", "--store", str(tmp_path)]) == 0
+    assert ("\x1b[" in capsys.readouterr().out) is (variable == ("TERM", "xterm"))
 
 
 @pytest.mark.parametrize("text", ["[0]", "[/red]", "[bold]x"])

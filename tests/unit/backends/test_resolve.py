@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -154,6 +155,12 @@ def test_a_directory_that_is_no_checkpoint_lists_what_is_missing(here: Path) -> 
     assert "preprocessor_config.json" in message
     assert "a tokenizer" not in message
     assert message.endswith("It holds: tokenizer.json")
+    for saved_at, step in enumerate(("checkpoint-1500", "checkpoint-500")):
+        (here / "run" / step).mkdir()
+        (here / "run" / step / "config.json").write_text("{}")
+        os.utime(here / "run" / step, (0, 1000 - saved_at))
+    with pytest.raises(ModelError, match=r"Name a checkpoint in it, such as 'run/checkpoint-1500'$"):
+        resolve("run")
 
 
 def test_an_adapter_alone_says_what_to_do_where_its_base_is_not_here(here: Path) -> None:

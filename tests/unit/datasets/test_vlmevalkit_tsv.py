@@ -173,6 +173,7 @@ def test_an_option_text_none_is_an_option_and_a_note_says_so(tmp_path: Path) -> 
         options = dataset.samples()[0].options
     assert dict(options) == {"A": "None", "B": "NA", "C": "12"}
     assert "the file says 'None', VLMEvalKit leaves it out" in str(caught[0].message)
+    assert str(caught[0].message).endswith("compat='vlmevalkit')) in a conftest.py asks them as VLMEvalKit does")
     assert dataset.notes == (str(caught[0].message),)
 
 
