@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
-from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.registry import DISABLE_VARIABLE, Registry
 
 from .statistics.paired import drop_interval, mean_interval
 from .table import WITHOUT_SCORES, Needs, Scores, ScoreTable, per_sample
@@ -323,8 +323,8 @@ class MetricRegistry(Registry[Metric]):
         record = self.of_function(registered) if callable(registered) else None
         if record is None:
             raise UsageError(
-                f"metric {name!r} of an installed package is a {type(registered).__name__}, expected a function decorated with "
-                "@pytest_vlmrobust.metrics.metric, or a Metric"
+                f"metric {name!r} of {self.owner(name) or 'this process'} is a {type(registered).__name__}, expected a function "
+                f"decorated with @pytest_vlmrobust.metrics.metric, or a Metric. Fix or uninstall it, or set {DISABLE_VARIABLE}=1"
             )
         return super().add(name, record, replace=True)
 

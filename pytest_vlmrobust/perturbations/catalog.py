@@ -30,7 +30,7 @@ from . import (
     wording,
 )
 from .pixels import Image
-from .registry import REGISTRY, Corruption, corruption, find
+from .registry import REGISTRY, Corruption, corruption
 
 __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corruption", "names", "records", "without_image"]
 
@@ -106,7 +106,7 @@ def names(which: str = "robustbench") -> list[str]:
 
 def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
     """Returns the record and the level of each step of a setting."""
-    steps = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
+    steps = [(SPECIAL.get(step.name) or REGISTRY.get(step.name), step.level) for step in setting.steps]
     for record, level in steps:
         record.parameters(level)
     for (record, _), step in zip(steps[:-1], setting.steps, strict=False):
@@ -133,7 +133,7 @@ def _keep_pixels(image: Image) -> Image:
 
 
 def _settings(perturbations: tuple[str, ...]) -> list[str]:
-    return [setting for name in perturbations for setting in find(name).settings()]
+    return [setting for name in perturbations for setting in REGISTRY.get(name).settings()]
 
 
 def _illusions() -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def _illusions() -> tuple[str, ...]:
 
     Illusions of installed packages count once they are loaded, so that a broken package does not break this set.
     """
-    return tuple(name for name in REGISTRY.loaded_things() if find(name).family == "illusion") or STANDINS
+    return tuple(name for name in REGISTRY.loaded_things() if REGISTRY.get(name).family == "illusion") or STANDINS
 
 
 def _special(name: str, function: Callable[..., Image]) -> Corruption:

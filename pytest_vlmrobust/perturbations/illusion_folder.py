@@ -20,7 +20,7 @@ from pytest_vlmrobust.files.pictures import open_picture
 
 from .catalog import corruption
 from .pixels import Image
-from .registry import Parameters, find
+from .registry import REGISTRY, Parameters
 from .rendering import as_rgb
 
 ORIGINAL = "original"
@@ -63,7 +63,7 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
         source="Perceptual Observatory 9.3, images of the user's own",
         replace=replace,
     )(illusion)
-    return find(name).settings()
+    return REGISTRY.get(name).settings()
 
 
 class IllusionFolder:

@@ -36,7 +36,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.catalog import corruption
 from pytest_vlmrobust.perturbations.pixels import Image, opencv, to_uint8
 from pytest_vlmrobust.perturbations.preprocessing import LEVELS, large_already
-from pytest_vlmrobust.perturbations.registry import Parameters, find
+from pytest_vlmrobust.perturbations.registry import REGISTRY, Parameters
 from pytest_vlmrobust.perturbations.resolution import LONG_EDGE, aligned_size
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def super_resolution(
         source="Res-Bench Table 3, a network of the user's own",
         replace=replace,
     )(enlarge)
-    return find(name).settings()
+    return REGISTRY.get(name).settings()
 
 
 class Upscaler:

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -270,7 +271,22 @@ def _doc(function: Callable[..., Any]) -> str:
     return inspect.getdoc(function) or ""
 
 
-REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
+class _Corruptions(Registry[Corruption]):
+    """The records; an entry point may lead to a record or to a decorated function."""
+
+    def _load(self, entry: EntryPoint) -> Corruption:
+        thing: Any = super()._load(entry)
+        record = getattr(thing, _RECORDS, {}).get(entry.name, thing)
+        if not isinstance(record, Corruption) or record.name != entry.name:
+            expected = f"Expected a function decorated with @corruption whose name is {entry.name!r}"
+            raise UsageError(
+                f"perturbation {entry.name!r} of {self.owner(entry.name)}: its entry point leads to {thing!r}. {expected}. Fix "
+                f"or uninstall it, or set {DISABLE_VARIABLE}=1"
+            )
+        return record
+
+
+REGISTRY = _Corruptions("perturbation", group="perturbations")
 
 F = TypeVar("F", bound=Callable[..., Any])
 Changes = Iterable[str] | Mapping[str, Iterable[str]]
@@ -356,21 +372,6 @@ def graded(**values: Sequence[float | str]) -> dict[str, Parameters]:
     return {level: {name: by_level[place] for name, by_level in values.items()} for place, level in enumerate(LEVELS)}
 
 
-def find(name: str) -> Corruption:
-    """Returns the record called ``name``.
-
-    An entry point may point at a record or at a decorated function.
-    """
-    thing: Any = REGISTRY.get(name)
-    record = getattr(thing, _RECORDS, {}).get(name, thing)
-    if not isinstance(record, Corruption) or record.name != name:
-        raise UsageError(
-            f"perturbation {name!r} of {REGISTRY.owner(name) or 'this process'}: its entry point leads to {thing!r}. Expected a "
-            f"function decorated with @corruption whose name is {name!r}. Fix or uninstall it, or set {DISABLE_VARIABLE}=1"
-        )
-    return record
-
-
 def _levels(
     name: str, severities: Mapping[str, Parameters | None], named: Mapping[str, Parameters] | None
 ) -> Mapping[str | None, Parameters]:
@@ -407,7 +408,7 @@ def _check_name(name: str, *, replace: bool) -> None:
         raise UsageError(
             f"perturbation {name!r} could not be written in a setting. Expected a name of a-z, digits and '_', such as 'fog_2'"
         )
-    if replace and name in REGISTRY and find(name).function.__module__.startswith(f"{__package__}."):
+    if replace and name in REGISTRY and REGISTRY.get(name).function.__module__.startswith(f"{__package__}."):
         raise UsageError(f"perturbation {name!r} is built in, and its published results mean these pixels. Choose another name")
 
 

@@ -27,15 +27,15 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
-from pytest_vlmrobust.perturbations.registry import CATEGORIES, REGISTRY, find
+from pytest_vlmrobust.perturbations.registry import CATEGORIES, REGISTRY
 
 Image = NDArray[np.uint8]
 
 SETTINGS = [name for name in perturbations.names("all") if perturbations.info(name).on == "image"]
-NAMES = [name for name in REGISTRY.names() if find(name).on == "image"]
+NAMES = [name for name in REGISTRY.names() if REGISTRY.get(name).on == "image"]
 """Those that act on pixels; the others are held to their promises in tests/unit/perturbations/test_questions.py."""
-GRADED = [name for name in NAMES if {*find(name).levels} == {*LEVELS}]
-STOCHASTIC = [name for name in GRADED if find(name).stochastic]
+GRADED = [name for name in NAMES if {*REGISTRY.get(name).levels} == {*LEVELS}]
+STOCHASTIC = [name for name in GRADED if REGISTRY.get(name).stochastic]
 GOLDEN = Path(__file__).parent.parent / "golden" / "perturbations.csv"
 TABLE_29 = GOLDEN.with_name("perturbations_table29.csv")
 SPARSE = "observatory_salt_pepper"
@@ -198,7 +198,7 @@ def test_changes_the_picture(setting: str) -> None:
 @pytest.mark.cases("name", [name for name in GRADED if name not in NOT_AN_AXIS_OF_SEVERITY])
 def test_distance_grows_from_low_to_high(name: str) -> None:
     levels = [f"{name}:{level}" for level in LEVELS]
-    seeds = range(8) if find(name).stochastic else range(1)
+    seeds = range(8) if REGISTRY.get(name).stochastic else range(1)
     for picture in (natural(), drawn(180, 240)):
         changed = [[perturbations.get(at)(picture, seed=seed) for seed in seeds] for at in levels]
         low, mid, high = (np.mean([distance(picture, each) for each in at_level]) for at_level in changed)
@@ -279,7 +279,7 @@ def test_squared_error_of_glass_blur_falls_from_low_to_high_as_published() -> No
 
 @pytest.mark.cases("name", NAMES)
 def test_record_is_complete(name: str) -> None:
-    record = find(name)
+    record = REGISTRY.get(name)
     assert record.family in CATEGORIES
     assert record.category == CATEGORIES[record.family]
     assert record.source
@@ -325,7 +325,7 @@ def test_levels_are_those_of_table_29() -> None:
     published = rows_of(TABLE_29)
     assert [row["augmentation"] for row in published] == list(ROBUSTBENCH[:42])
     for row in published:
-        record = find(row["augmentation"])
+        record = REGISTRY.get(row["augmentation"])
         assert record.category == row["category"]
         for level in LEVELS:
             assert dict(record.parameters(level)) == {row["param"]: float(row[level])}

@@ -38,7 +38,7 @@ from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUB_TASK, macro_esti
 from pytest_vlmrobust.metrics.severity import BINARY, spatial_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
-from pytest_vlmrobust.perturbations.registry import find
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .measured import font_sizes, measured
 from .paired import RunModel, manifest, open_models, paired_table, runs_of
@@ -554,7 +554,7 @@ _WORDS: Mapping[str, Callable[[_Beside, PublishedValue], Reproduced]] = {
 
 
 def _count_of_family(beside: _Beside, value: PublishedValue) -> Reproduced:
-    count = float(sum(find(name).family == value.about["family"] for name in ROBUSTBENCH))
+    count = float(sum(REGISTRY.get(name).family == value.about["family"] for name in ROBUSTBENCH))
     return beside.compared(value, value.number, Estimate(count, 0, count, count, reason="of this package"))
 
 
@@ -568,7 +568,7 @@ def _parameter(beside: _Beside, value: PublishedValue) -> Reproduced:
         return _reproduced(value, value.number, ours, word, agreement=AGREES if off <= 1 else DIFFERS)
     if (seen := measured(perturbation, level)) is not None:
         return beside.compared(value, value.number, seen)
-    declared = float(find(perturbation).parameters(level)[value.about["parameter"]])
+    declared = float(REGISTRY.get(perturbation).parameters(level)[value.about["parameter"]])
     return _reproduced(value, value.number, Estimate(declared, 0), agreement=DECLARED)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError
 from pytest_vlmrobust.perturbations import illusion_folder
-from pytest_vlmrobust.perturbations.registry import CATEGORIES, find
+from pytest_vlmrobust.perturbations.registry import CATEGORIES, REGISTRY
 
 Image = NDArray[np.uint8]
 
@@ -53,7 +53,7 @@ def test_it_is_a_perturbation_of_the_family_illusion(folder: Path) -> None:
     assert (facts.stochastic, facts.keeps_size, facts.views) == (False, False, 1)
     assert facts.label_changing == {"colour"}
     assert "the same layout" in facts.doc
-    assert find("illusion").source
+    assert REGISTRY.get("illusion").source
     assert perturbations.names("all")[-2:] == ["illusion:origami", "illusion:starry_sky"]
     assert perturbations.names("observatory_ood") == ["illusion:origami", "illusion:starry_sky"]
 

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.errors import MissingExtra, ModelError, SettingError,
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations import neural as super_resolution
 from pytest_vlmrobust.perturbations.neural import BrokenExtra, importing
-from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def weights(tmp_path: Path) -> Path:
 
 def test_levels_are_sizes_of_the_long_edge_as_of_bicubic_upscaling(weights: Path) -> None:
     assert perturbations.super_resolution(weights)[:2] == ["super_resolution:336", "super_resolution:448"]
-    ours, bicubic = find("super_resolution"), find("upscale_bicubic")
+    ours, bicubic = REGISTRY.get("super_resolution"), REGISTRY.get("upscale_bicubic")
     assert ours.levels == bicubic.levels
     assert ours.parameters("500") == {"long_edge": 500}
     assert (ours.family, ours.category, ours.keeps_size) == (bicubic.family, bicubic.category, False)

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.perturbations.questions import split
-from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.perturbations.typographic import NAMES
 
 
@@ -148,7 +148,7 @@ def test_a_note_names_the_option_that_it_attacks_with() -> None:
 def test_what_may_not_be_returned(function: Callable[[Sample], Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(REGISTRY, "_things", dict(REGISTRY._things))
     perturbations.corruption(family="wording", on="question", name="own_question")(function)
-    assert find("own_question").on == "question"
+    assert REGISTRY.get("own_question").on == "question"
     with pytest.raises(UsageError, match=message):
         perturbations.perturbed(ANIMAL, "own_question", seed=0)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.perturbations import corruption
-from pytest_vlmrobust.perturbations.registry import REGISTRY, Numbered, aspects, find
+from pytest_vlmrobust.perturbations.registry import REGISTRY, Numbered, aspects
 
 Image = NDArray[np.uint8]
 LEVELS: dict[str, Any] = {"low": {"amount": 1}, "mid": {"amount": 2}, "high": {"amount": 3}}
@@ -229,7 +229,8 @@ def test_an_entry_point_may_lead_to_a_decorated_function(monkeypatch: pytest.Mon
     del REGISTRY._things["same"]
     monkeypatch.setattr(EntryPoint, "load", lambda self: same)
     REGISTRY._entry_points = {"same": EntryPoint("same", "package:same", "pytest_vlmrobust.perturbations")}
-    assert find("same").family == "mine"
+    assert REGISTRY.get("same").family == "mine"
+    assert REGISTRY.loaded_things()["same"].family == "mine", "whoever reads the loaded things gets records"
     assert "same" in perturbations.names("all")
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.perturbations.registry import find
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 PICTURE: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
 
@@ -40,7 +40,7 @@ def test_levels_of_one_perturbation_share_their_draws() -> None:
     ("level", "numbers"),
     [
         (f"{record.name}:{level}", f"{record.name}:{numbers}")
-        for record in dict.fromkeys(find(name.partition(":")[0]) for name in perturbations.names("all"))
+        for record in dict.fromkeys(REGISTRY.get(name.partition(":")[0]) for name in perturbations.names("all"))
         if record.on == "image"
         for level, numbers in zip(record.levels, record.numbers, strict=False)
     ],

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.perturbations.catalog import STANDINS
 from pytest_vlmrobust.perturbations.pixels import as_grey
-from pytest_vlmrobust.perturbations.registry import find
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.perturbations.standins import canvas, landscapes, prints
 
 Image = NDArray[np.uint8]
@@ -103,7 +103,7 @@ def test_there_are_fifteen_in_a_fixed_order_and_each_says_what_it_is() -> None:
     assert perturbations.names("observatory_ood") == list(STANDINS)
     assert {*STANDINS} == {name for name in perturbations.names("all") if name.startswith("standin_")}
     for name in STANDINS:
-        record = find(name)
+        record = REGISTRY.get(name)
         assert record.settings() == [name]
         assert record.family == "standin"
         assert record.stochastic
