@@ -285,7 +285,8 @@ def _every(line: str) -> Iterator[Number]:
 
 _PART_BEFORE = re.compile(r"(?:[√∛]\s?|\b(?:log|ln|sin|cos|tan|sqrt|root of|factorial of|point)\s?\(?)$", re.IGNORECASE)
 _PART_AFTER = re.compile(
-    rf"\s?(?:√|(?:pi|π|factorial)\b)|[-\s](?!quarter)(?:{_PARTS})s?\b|\spoint\s(?:{_NAMED})\b", re.IGNORECASE
+    rf"\s?(?:√|(?:pi|π|factorial)\b)|[-\s](?!quarter)(?:{_PARTS})s?\b|\spoint\s(?:{_NAMED})\b|\s?(?:°\s?[CF]?|degrees)?\sbelow\s(?:zero|0)",
+    re.IGNORECASE,
 )
 
 
@@ -546,7 +547,7 @@ _ITEM = re.compile(r"(?m)^\s*\d{1,2}[.)]\s+")
 _ITEMS = re.compile(r"(?m)^\s*(?:\d{1,2}[.)]|[-*•])\s(?!.*(?:total|sum|altogether|=)).*\n?", re.IGNORECASE)
 """Lines of a list, which may say what a number consists of: "There are 5 apples.\\n1. One is red."."""
 _ASIDE = re.compile(
-    r"^\W*[Ii]n (?:the year )?(?:19|20)\d\d,?\s"
+    r"^\W*[Ii]n (?:the year )?(?:19|20)\d\d[,:]?\s|^\W*(?:19|20)\d\d:\s"
     r"|,?\s(?:of which|including|which includes|which (?:represents?|corresponds? to)|rather than|"
     r"instead of|as opposed to|out of|compared (?:to|with)|from a total of|according to)\b.*"
     r"|,?\s(?:in|from|since|between|during|for) (?:the year )?(?:19|20)\d\d(?:(?: to | and |-)(?:19|20)\d\d)?(?!\S?\d)"
@@ -576,15 +577,17 @@ _NOTHING = re.compile(
     rf"|no {_THING}[\w -]{{1,40}} (?:is|are|can be) (?:visible|seen|present|shown)"
     r"|there is no (?:one|body)(?: [\w -]{1,60})?"
     rf"|none of the {_THING}(?!above|below|options|choices)[\w -]{{1,60}}"
-    r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:no one|nobody) is [\w -]{1,60}"
-    r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)[\w-]+s"
+    r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:i see )?(?:no one|nobody)(?: is [\w -]{1,60})?"
+    r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)"
+    r"(?:[\w-]+s|people|men|women|children|sheep|fish)"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
     rf"(?:no|not any) {_THING}[\w -]{{1,60}}"
 )
 """Answers that say 0 without a number."""
 _SINGLE = re.compile(
-    r"there(?: is|'s) (?:only |just )?an? (?:single )?(?!group|pair|couple|lot|crowd|number|few|bunch|row|herd|set|flock|variety|"
-    r"total|stack|pile|series|collection|team|family|bowl|box|basket)[\w-]+(?: [\w-]+)?(?: (?:in|on|at) the \w+)?"
+    r"(?:only |just )?a single [\w-]+"
+    r"|there(?: is|'s) (?:only |just )?an? (?:single )?(?!group|pair|couple|lot|crowd|number|few|bunch|row|herd|set|flock|"
+    r"variety|total|stack|pile|series|collection|team|family|bowl|box|basket)[\w-]+(?: [\w-]+)?(?: (?:in|on|at) the \w+)?"
 )
 """Answers that say 1 without a number."""
 

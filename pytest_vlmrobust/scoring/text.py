@@ -188,7 +188,7 @@ _BARE_ANALYSIS = re.compile(r"analysis(?=[A-Z])")
 _TOKEN = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:bos|pad)>|</?co\b[^<>]{0,80}>")
 _BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
 _WORDS = re.compile(r"[^\W\d_]+[,.:]?\s+[^\W\d_]")
-_PAIR = re.compile(r"\s*<([A-Za-z][\w:-]{0,40})>")
+_PAIR = re.compile(r"\s*([<\[])([A-Za-z][\w:-]{0,40})([>\]])")
 _THINKING = re.compile(r"think|thought|reason|scratch|reflect|rationale", re.IGNORECASE)
 """Parts of names of thinking marks, including marks of unknown families."""
 _TAG = r"(?:final[_ ]?)?answer|conclusion|response|result|final|solution|output|final_response"
@@ -295,15 +295,15 @@ def _said(parts: list[tuple[str, str]]) -> str:
 
 
 def _without_pairs(text: str) -> str | None:
-    """Returns ``text`` without pairs ``<x>…</x>`` of several words, of any name, before something else.
+    """Returns ``text`` without pairs ``<x>…</x>``, ``[x]…[/x]`` of several words, of any name, before something else.
 
     None if it begins with an unclosed unknown mark and has neither an answer tag nor a box.
     """
-    while (opened := _PAIR.match(text)) and not _NOT_THINKING.fullmatch(opened[1]):
-        closed = text.find(f"</{opened[1]}>", opened.end())
-        rest = text[closed + len(opened[1]) + 3 :]
-        thinks = _THINKING.search(opened[1]) or (
-            opened[1].isalpha() and len(opened[1]) > 2 and not re.search(r"\\boxed|<\w*answer", text)
+    while (opened := _PAIR.match(text)) and not _NOT_THINKING.fullmatch(name := opened[2]):
+        closed = text.find(f"{opened[1]}/{name}{opened[3]}", opened.end())
+        rest = text[closed + len(name) + 3 :]
+        thinks = opened[1] == "<" and (
+            _THINKING.search(name) or (name.isalpha() and len(name) > 2 and not re.search(r"\\boxed|<\w*answer", text))
         )
         if closed < 0 and thinks and _WORDS.search(text, opened.end()):
             return None

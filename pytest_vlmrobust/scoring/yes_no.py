@@ -131,7 +131,7 @@ _ASSENT = re.compile(
 )
 _DISSENT = re.compile(
     rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|unlikely"
-    r"|not (?:at all|really|quite|that i (?:can see|know))"
+    r"|not (?:at all|really|quite|exactly|true|correct|that i (?:can see|know))"
     rf"|{_IT}(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
     r"|(?:it|he|she|they|there|this|that)(?:'s|'re| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
     r"|(?:(?:图|图片|画面|照片)(?:中|里|上)?)?(?:并?(?:没有?|沒有?)(?:看到|任何)?|看不到|不存在)[^.,!?]{0,12}"
