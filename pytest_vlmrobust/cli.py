@@ -212,7 +212,7 @@ def _print_help(ctx: Any, option: Any, wanted: bool) -> None:  # noqa: ARG001 - 
 
 
 def command_group(typed: Collection[str] | None = None) -> TyperGroup:
-    """Returns all commands; those that are not among the words of a command line, if given, have no arguments, to save time."""
+    """Returns all commands. With the words of a command line, only the commands among them get arguments, to save time."""
     more = (
         "Start with vlmrobust init --model ./my-checkpoint --data questions.jsonl, then pytest, then vlmrobust open. "
         "vlmrobust COMMAND --help says more, with examples; pytest --help lists the options --vlm-* of the gate."

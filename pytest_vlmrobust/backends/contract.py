@@ -172,7 +172,7 @@ class BackendOptions:
     image_backend: str = "pil"
     """``pil`` or ``torchvision``; the two give different pixels, so they are never mixed silently."""
     preprocessing: str = FAST
-    """``fast`` or ``library``: two ways to the same bits, of which the first exists for some families."""
+    """``fast`` or ``library``: both give the same bits. Only some families have ``fast``."""
     offline: bool = False
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None

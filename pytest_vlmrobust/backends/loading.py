@@ -322,7 +322,7 @@ def _refuse_foreign_code(source: ModelSource) -> None:
     ]
     if foreign:
         raise BackendError(
-            f"{source.location} runs code of another checkpoint ({foreign[0]}), of which nobody says which revision. Copy that "
+            f"{source.location} runs code of another checkpoint ({foreign[0]}), and its revision is unknown. Copy that "
             "code into a directory with the checkpoint, and name it there"
         )
 

@@ -117,7 +117,7 @@ class OpenAIBackend(ChatBackend):
         return START if replicas is None else replicas.window
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns everything that determines an answer, as far as it can be known outside the server.
+        """Returns what determines an answer and can be known outside the server.
 
         The server is contacted only if the store does not hold its answer method.
         """

@@ -174,7 +174,7 @@ def merge(
     merge_memories(servers, out / SERVERS)
     for store, new in merged.by_source:
         say(f"{store}: {quantity(new, 'new answer')}")
-    say(f"{out}: {quantity(merged.answers, 'answer')}. Judge them with the options of the parts, in the place of")
+    say(f"{out}: {quantity(merged.answers, 'answer')}. Judge them with the options of the parts, and instead of")
     say(f"--vlm-fill and --vlm-shard: --vlm-store {out} --vlm-offline")
     return 0
 

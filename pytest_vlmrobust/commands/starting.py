@@ -74,7 +74,7 @@ def _say_if_older(report: Path) -> None:
     """Says so where a report is not about the newest run, which wrote no report, or one elsewhere."""
     from pytest_vlmrobust.store import read_manifest
 
-    with suppress(StoreError):  # of a report without a manifest nothing is known
+    with suppress(StoreError):  # nothing is known of a report without a manifest
         run, newest = read_manifest(report).get("run"), runs_of(STORE)[:1]
         if run and newest and newest[0].name != run:
             tell(f"this page is about run {run}. The newest run is {newest[0].name}: vlmrobust open {LATEST}")

@@ -171,7 +171,7 @@ class FolderSettings:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the table besides those that every table may have."""
+        """Columns of the table that not every table has."""
         return (*self.groupings, *self.attributes)
 
 

@@ -19,8 +19,8 @@ from pytest_vlmrobust.core.sample import ImageSource
 
 
 WITHOUT_DESKTOP = "pip install --force-reinstall --no-deps opencv-python-headless"
-"""Puts the build of OpenCV that needs no desktop in the place of any other: all builds share the folder ``cv2``, so that removing
-one of two takes files of the other away."""
+"""Replaces any build of OpenCV by the one that needs no desktop. All builds share the folder ``cv2``: removing one removes
+files of the other."""
 
 
 class BrokenOpenCV(MissingExtra):

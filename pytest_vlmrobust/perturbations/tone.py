@@ -1,4 +1,4 @@
-"""Tone: brightness, contrast and colour; and the binary transforms, of which only the flips move pixels.
+"""Tone: brightness, contrast and colour; and the binary transforms. Only the flips move pixels.
 
 Factors work like in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the image, more exaggerates.
 """

@@ -258,7 +258,7 @@ def _splashes(rng: np.random.Generator, height: int, width: int, share: float, s
     covered = np.cumsum(np.bincount(first.ravel(), minlength=DROPS + 1)[: len(radii)])
     last = min(int(np.searchsorted(covered, share * first.size)), len(radii) - 1)
     splashed: NDArray[np.bool_] = first < last
-    rest = first == last  # of the last drop only the middle is needed
+    rest = first == last  # only the middle of the last drop is needed
     reach = np.hypot(*(places[rest] - centre for places, centre in zip(sources, centres[last], strict=True)))
     nearest = np.sort(reach)[: max(0, round(share * first.size) - int(splashed.sum()))]
     splashed[rest] = reach <= (nearest[-1] if nearest.size else -1.0)
@@ -276,7 +276,7 @@ def _first_drops(
     for number, place, size in zip(large.tolist(), centred, sizes, strict=True):
         cv2.circle(first, place, size, number, cv2.FILLED, cv2.LINE_8, SUBPIXEL_BITS)
     # small drops (most of them) all at once, on a plane with a margin for their extent beyond the image
-    numbers = np.flatnonzero(radii < small)[::-1]  # of several values assigned to a point, the last stays
+    numbers = np.flatnonzero(radii < small)[::-1]  # if several values are assigned to a point, the last stays
     around = np.arange(-small, small + 1)
     middles = np.rint(centres[numbers])
     across, down = np.square((middles - centres[numbers])[:, :, None] + around).swapaxes(0, 1)

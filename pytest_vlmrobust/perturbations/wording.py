@@ -202,10 +202,10 @@ _UNCERTAIN = re.compile(
 )
 """With these words beside it (``#``) the complement of one word is not that of the question: both can be true of some things."""
 _OF_SEVERAL = re.compile(r"(?:are|were|do|have|can)\b(?! there #| you (?:see|count) #)", re.IGNORECASE)
-"""A question about several things, of which some can be so and others not."""
+"""A question about several things: the answer may differ between them."""
 _THE_TWO = re.compile(r"\b(?:the|these) two\b", re.IGNORECASE)
 _A_NUMBER = re.compile(r"\b(?:number|sum|count|digit|integer|product|value)\b", re.IGNORECASE)
-"""What can be odd or even as a number is."""
+"""Words for a number, which is odd or even."""
 
 
 @directional(source="PARC (arXiv 2506.14808), negation (LS-N), around the whole question so that its answer is certain")
@@ -234,8 +234,8 @@ def negation(sample: Sample) -> Sample:
 def antonym(sample: Sample) -> Sample:
     """Puts the opposite of a word in a yes/no question: "odd" for "even", "at most 3" for "more than 3".
 
-    Only words of which exactly one is true are exchanged, and only in questions with one of them and without words such as
-    "and", "any" or "not": of a sign less and a sign more than 3 m away, both can be there.
+    Words are exchanged only if exactly one of the two is true, and only in questions with one such word and without words such as
+    "and", "any" or "not": a picture can have both a sign less than 3 m away and one more than 3 m away.
     """
     question, target = sample.question, sample.target
     if (

@@ -30,7 +30,7 @@ from .writing import json_text, plain_markup, print_sentence, render_table, text
 JSON_FILE = "comparison.json"
 MARKDOWN_FILE = "comparison.md"
 VERSION = 1
-"""Of the layout of comparison.json. Keys may be added under a version."""
+"""The version of the layout of comparison.json. Keys may be added under a version."""
 _HEADER = ("cell", "n", "then", "now", "drop since then", "interval", "growth of the drop", "interval", "broken", "fixed")
 _SWEEP_HEADER = ("sweep", "settings", "n", "mean drop since then", "interval")
 _DROP, _BREAK = "drop since then", "\n"

@@ -42,7 +42,7 @@ class Point:
     data: str = ""
     """The digest of the dataset; empty if unknown."""
     n_samples: int = 0
-    """Of a test that stopped early, the answers that it could have asked for; 0 of any other."""
+    """The samples that a test which stopped early could have used; 0 for other tests."""
     gate: int = 0
     """The number of gates on its questions so far, including this one; 0 if unknown."""
 

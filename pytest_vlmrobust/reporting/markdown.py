@@ -188,7 +188,7 @@ class Question:
 
     @property
     def sources(self) -> str:
-        """Who asks."""
+        """The regulations and standards that ask this."""
         named = (("EU AI Act", self.ai_act), ("NIST AI RMF MEASURE", self.nist), ("ISO/IEC 42001", self.iso))
         return "; ".join(f"{name} {places}" for name, places in named if places)
 

@@ -36,7 +36,7 @@ MARKDOWN_FILE = "models.md"
 PAGE = "models.html"
 FILES = (JSON_FILE, MARKDOWN_FILE, PAGE)
 VERSION = 1
-"""Of the layout of models.json. Keys may be added under a version."""
+"""The version of the layout of models.json. Keys may be added under a version."""
 OVER_ALL = "all datasets"
 _OPEN = 4
 """The most datasets unfolded at first on the page; with more, none is."""

@@ -114,7 +114,7 @@ class Sweep:
 
     @property
     def _budgets(self) -> list[CardLine]:
-        """Of each budget that was broken, the first test that says so: others count the same answers again."""
+        """The first test that broke each budget; later tests count the same answers again."""
         broken = [(record, measure) for record in self.records for measure in record.measures if measure.metric in BUDGET_METRICS]
         first = {measure.metric: (record, measure) for record, measure in reversed(broken)}
         return [
@@ -226,7 +226,7 @@ def _is_mapped(record: Record) -> bool:
 
 
 def _is_ranked(record: Record) -> bool:
-    """Whether a setting may be ranked with others: those that first shrink images are a separate experiment."""
+    """Whether a setting may be ranked with others. Settings that first shrink images are a separate experiment."""
     return _is_mapped(record) and LADDER not in record.family.split("+")
 
 

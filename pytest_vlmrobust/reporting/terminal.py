@@ -71,7 +71,7 @@ _GAP = "  "
 def render_terminal(view: RunView, *, width: int, color: bool, rows: int = _SCREEN, full: bool = False) -> str:
     """Returns the end page of a run: key numbers, then broken and undecided tests, worst first, and the decision.
 
-    ``rows`` are those that the page may take; ``full`` shows everything that is broken or undecided.
+    ``rows`` is how many rows the page may take; ``full`` shows everything that is broken or undecided.
     """
     width = max(80, width)
     top, page, end = io.StringIO(), io.StringIO(), io.StringIO()

@@ -263,7 +263,7 @@ class RunView:
         about = {(record.model, record.dataset) for record in explained}
         others = [t.record for t in self.tests if not t.is_explained and (t.record.model, t.record.dataset) in about]
         questions: dict[tuple[str, str], WorstQuestion] = {}
-        for records in (explained, others):  # of each test its first question, then of each its second
+        for records in (explained, others):  # the first question of each test, then the second
             ranked = zip_longest(*([WorstQuestion(record, example) for example in record.examples] for record in records))
             for question in filter(None, chain.from_iterable(ranked)):
                 if question.example.kind == NEWLY_WRONG:

@@ -25,9 +25,9 @@ from .run_directory import file_identity
 from .searching import RIGHT, AnswerFilter, AnswerKey, AnswerKeys, BrowsedCell, MatchingSample, Search, prepare, schema_of
 
 MOST_RUNS = 8
-"""Runs that are looked at side by side: SQLite attaches ten files to a connection."""
+"""Runs that can be compared side by side: SQLite attaches ten files to a connection."""
 SECONDS = 60.0
-"""How long finding something may take: a few seconds are usual with a million answers."""
+"""How long a search may take. With a million answers, a few seconds are usual."""
 _MOST_VIEWS = 10_000
 """Views of a sample: a damaged file may claim any number."""
 _NAMES_LIKE = 2_000

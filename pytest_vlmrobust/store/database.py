@@ -177,7 +177,7 @@ def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
         if len(fields) < 3:
             continue
         place = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[1]))
-        if place in places and len(place.parts) >= longest:  # of two mounts at the same path, the later hides the other
+        if place in places and len(place.parts) >= longest:  # the later of two mounts at the same path hides the other
             longest, kind = len(place.parts), fields[2]
     if kind in ("9p", "virtiofs") and longest == 1:  # the root of a sandbox or small machine with a private kernel
         return ""

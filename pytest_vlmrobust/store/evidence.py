@@ -383,7 +383,7 @@ class Evidence(Database):
     def get_cell(self, cell: Cell, *, whole: bool = True) -> StoredCell:
         """Returns the answers of a cell; with ``whole`` unset also if only part of its samples was evaluated.
 
-        Of a setting that changes questions, those that it changes are the whole cell, and have places.
+        If a setting changes questions, the cell consists of the changed ones, and these have places.
         """
         with self._reading():
             number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)

@@ -130,7 +130,7 @@ class Gate:
     dataset: str
     day: str
     fingerprint: str
-    """Of the model: weights, settings, libraries."""
+    """The fingerprint of the model: weights, settings, libraries."""
     policy: str
     questions: bytes
     """The :func:`members` of its questions: text, options and pixels."""

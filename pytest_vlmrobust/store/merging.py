@@ -52,7 +52,7 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
     """
     path = out / FILE_NAME
     if path.exists():
-        raise StoreError(f"{path}: there is a store already. Name a new directory, and this one among those that are merged")
+        raise StoreError(f"{path}: there is a store already. Name a new directory, and merge this one as well")
     _refuse_twice(sources)
     for source in sources:
         if not (source / FILE_NAME).is_file():
@@ -282,7 +282,7 @@ class StoreCopy:
             self.directory.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self.directory).close()
         with self._locked():
-            for rest in self.directory.glob(f".{FILE_NAME}.*"):  # of a process that was killed while it copied
+            for rest in self.directory.glob(f".{FILE_NAME}.*"):  # left by a process that was killed while it copied
                 rest.unlink(missing_ok=True)
             self._look()
             with explain_errors(self.store, "write"):

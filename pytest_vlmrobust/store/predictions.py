@@ -19,7 +19,7 @@ from .database import FILE_NAME, STORE, Database, connect
 from .gates import Gate, GateCount, count_gate
 from .run_directory import LOST
 
-_DECODER = json.JSONDecoder()  # which refuses bytes, as a damaged file may hold them: evidence could not be read with them
+_DECODER = json.JSONDecoder()  # refuses bytes, which a damaged file may hold and which evidence cannot
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 _ANSWERS = "select key, answer from predictions where key in"
 

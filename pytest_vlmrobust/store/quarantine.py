@@ -1,7 +1,7 @@
 """Quarantine: a command that reads runs of others works in a limited child process.
 
-A file may make its reader compute without end, take all memory, fill the disk or crash a library. The child bears that, whatever
-the file is and whoever reads it, and the command ends with one error. Nothing but output and an exit code comes back.
+A file may make its reader compute without end, take all memory, fill the disk or crash a library. Then only the child fails,
+and the command ends with one error. The child returns only its output and an exit code.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _end_with_parent(lives: int) -> None:
 
 
 def _limit(largest_file: int | None) -> None:
-    """Limits this process as far as the system can. Linux counts all memory as data; macOS limits no memory."""
+    """Limits this process. Linux counts all memory as data; macOS cannot limit memory."""
     import resource
 
     memory = int(_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -37,7 +37,7 @@ class Repeatability:
     noise_high: dict[str, float] = field(default_factory=dict)
     """The same at ``high``, the largest rate that the sample does not rule out."""
     conditions: str = ""
-    """What differed the second time."""
+    """The conditions that differed the second time."""
     beside: tuple[str, ...] = ()
     """The thresholds that this noise concerns, a sentence each."""
     tighter: tuple[str, ...] = ()

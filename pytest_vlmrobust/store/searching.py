@@ -79,7 +79,7 @@ class MatchingSample(NamedTuple):
     answers: int
     wrong: int
     harmed: int
-    """Of how many of them it scores less than with the clean image; answers without any image count for neither."""
+    """Answers that score less than with the clean image. Answers without an image count neither here nor in ``wrong``."""
 
 
 class AnswerKeys(Sequence[AnswerKey]):

@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
 BUDGET_SPENT = "budget spent: "
-"""How the reason of a test begins that lacks answers because the run may ask nothing more."""
+"""Prefix of the reason of a test that lacks answers because the budget of the run is spent."""
 
 
 @dataclass(frozen=True, slots=True)

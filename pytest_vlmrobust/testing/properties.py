@@ -384,7 +384,7 @@ def _code_digest() -> str:
 
 
 class CheckMemory:
-    """Which tests of which metrics passed, in ``checks.jsonl`` of a store.
+    """The tests that passed, by metric, in ``checks.jsonl`` of a store.
 
     Any number of processes may share the file: each pass is one line, appended in a single write. A line torn by a
     killed process is not a pass.

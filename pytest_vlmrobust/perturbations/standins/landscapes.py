@@ -73,7 +73,7 @@ def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
 def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
     """Shows the image as rippled sand in low light; a procedural stand-in for a diffusion illusion.
 
-    Light areas are high: ripples climb and crowd along the slopes, one side of which faces the light.
+    Light areas are high: ripples climb and crowd along the slopes. One side of a slope faces the light.
     """
     height, width = image.shape[:2]
     unit = grain(height, width, 1.0, least=0.6)

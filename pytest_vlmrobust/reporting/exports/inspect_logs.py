@@ -1,8 +1,8 @@
 """Inspect AI: a run as evaluation logs for `inspect view` and ``inspect_ai.log.read_eval_log``, a log for each cell.
 
-A cell is a task, its samples are samples, and the views of a setting with several images (``patches:2``) are epochs, of which
-the best counts. Missing stays missing: a failed inference is a sample with an error and a score that no metric counts, a skipped
-view is absent, and a cell that ended in an error or without a verdict is a log that says so. Logs contain no images.
+A cell is a task, its samples are samples, and the views of a setting with several images (``patches:2``) are epochs. The
+best epoch counts. Missing stays missing: a failed inference is a sample with an error and a score that no metric counts, a
+skipped view is absent, and a cell that ended in an error or without a verdict is a log that says so. Logs contain no images.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Shown:
     """A sample of the table: the whole image next to the grid of its patches; ``None`` for a skipped patch."""
 
     key: str
-    """Of its test."""
+    """The key of its test."""
     setting: str
     example: Example
     whole: View

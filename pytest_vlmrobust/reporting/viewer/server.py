@@ -107,7 +107,7 @@ def _fixed(content: Callable[[], str], kind: str) -> Callable[[Request], Respons
 
 
 def _unknown(pages: Pages) -> Callable[[Request, Exception], Response]:
-    text = "There is no such page. Runs, Samples and Answers lead to those that there are"
+    text = "There is no such page. See Runs, Samples and Answers"
     return lambda _, __: _response(pages.problem(text), _HTML, 404)
 
 

@@ -211,7 +211,7 @@ def test_code_of_another_checkpoint_is_refused(with_code: Path, request_for: Cal
     foreign = {"AutoTokenizer": [None, "other/name--tokens.Tokens"]} if file == "tokenizer_config.json" else {"X": "a/b--c.D"}
     (with_code / file).write_text(json.dumps({**content, "auto_map": {**content.get("auto_map", {}), **foreign}}))
     backend = TransformersBackend(dataclasses.replace(resolve(str(with_code)), remote_code=True), BackendOptions(device="cpu"))
-    with pytest.raises(BackendError, match=r"runs code of another checkpoint .*, of which nobody says which revision"):
+    with pytest.raises(BackendError, match=r"runs code of another checkpoint .*, and its revision is unknown"):
         backend.infer([request_for("k", (40, 40))])
 
 
