@@ -230,26 +230,26 @@ class Answerer:
         The tokens of a prompt depend only on its words and the sizes of its images, so they are made once for all settings.
         """
         images = self._loaded.processor.image_processor
-        known = self._rows.get(_tokens_about(request))
-        if known is None:
+        row = self._rows.get(_tokens_about(request))
+        if row is None:
             encoded = dict(self._processed([request], [self._loaded.control.broken(request.text)[0]]))
-            known = {name: values for name, values in encoded.items() if name not in _OF_PICTURES}
-            if not known.keys() <= _OF_TEXT:
+            row = {name: values for name, values in encoded.items() if name not in _OF_PICTURES}
+            if not row.keys() <= _OF_TEXT:
                 return encoded
-            self._rows[_tokens_about(request)] = known
+            self._rows[_tokens_about(request)] = row
             while len(self._rows) > _ROWS_KEPT:
                 self._rows.popitem(last=False)
             if not cuts_by_table(images):
                 return encoded
         if not request.images:
-            return known
+            return row
         if cuts_by_table(images):  # for a new prompt too: its numbers would need eight times the memory while they wait
             import torch
 
             patches, grids = patches_and_grids(images, request.images)
-            return {**known, "pixel_values": patches, "image_grid_thw": torch.from_numpy(grids)}
+            return {**row, "pixel_values": patches, "image_grid_thw": torch.from_numpy(grids)}
         pictures = [part["image"] for part in message(request.images, "")["content"] if part["type"] == "image"]
-        return {**known, **images(pictures, return_tensors="pt")}
+        return {**row, **images(pictures, return_tensors="pt")}
 
     def knows_tokens(self, request: Request) -> bool:
         """Whether ``row`` needs only the image processor for a request."""

@@ -276,7 +276,7 @@ def first_choice(reply: Any) -> Mapping[str, Any]:
     return chosen
 
 
-def said(reply: Any) -> str:
+def reply_text(reply: Any) -> str:
     """Returns all text of a reply, reasoning included: it identifies the model."""
     sent = _message(first_choice(reply))
     return "\n".join(str(sent[name]) for name in (*_THOUGHTS, "content", "refusal") if sent.get(name))

@@ -84,9 +84,9 @@ _RAN_OUT = re.compile(r"could not finish the message because max_tokens or model
 class Filtered(Failure):
     """A question blocked by a content filter of the server."""
 
-    def __init__(self, url: str, said: str) -> None:
-        super().__init__("refused", f"{url} filters the question: {said}")
-        self.said = said
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__("refused", f"{url} filters the question: {reason}")
+        self.reason = reason
 
 
 @cache
@@ -173,8 +173,8 @@ class Client:
                 raise BackendError(f"{self.url} sent a web page in place of an answer. {advice}") from None
             raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._quoted(str(error))})") from None
         self._replied = True
-        if (said := _error_in(reply)) is not None:
-            raise self._meaning_of_words(said, raw.http_response)
+        if (problem := _error_in(reply)) is not None:
+            raise self._meaning_of_words(problem, raw.http_response)
         return reply
 
     def _completed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,14 +195,14 @@ class Client:
         """Returns the key of ``LEARNED`` for the parameter that an error refuses; empty for none."""
         if getattr(error, "status_code", None) not in _OF_PARAMETERS:
             return ""
-        said = str(error.message)
-        if not _REFUSES.search(said):
+        message = str(error.message)
+        if not _REFUSES.search(message):
             return ""
         named = error.param not in {None, "", "None"}  # a word of LiteLLM
-        about = {error.param} if named else {name for name in _NAMES if re.search(rf"\b{name}\b", said)}
-        if "max_tokens" in about and "max_tokens" in sent and not self._ref.token_limit_parameter:
+        refused = {error.param} if named else {name for name in _NAMES if re.search(rf"\b{name}\b", message)}
+        if "max_tokens" in refused and "max_tokens" in sent and not self._ref.token_limit_parameter:
             return LIMIT
-        return TEMPERATURE if TEMPERATURE in about and sent.get("temperature") == 0.0 else ""
+        return TEMPERATURE if TEMPERATURE in refused and sent.get("temperature") == 0.0 else ""
 
     async def engine(self) -> str:
         """Returns the server's name for the owner of the model, usually the engine; empty if it gives none."""
@@ -255,25 +255,25 @@ class Client:
         return self._meaning_of_status(error, error.status_code)
 
     def _meaning_of_status(self, error: Any, status: int, sent: str = "") -> Exception:
-        said, body = self._quoted(error.message), getattr(error, "body", None)
-        if isinstance(body, str) and self._quoted(body) not in said:  # plain text, such as vLLM's error for a wrong key
-            said += f" ({self._quoted(body)})"
-        words = f"{self.url} answered with {sent or f'status {status}'}: {said}"
-        no_logprobs = status == 403 and "logprobs" in said  # OpenAI's refusal of log-probabilities for reasoning models
+        text, body = self._quoted(error.message), getattr(error, "body", None)
+        if isinstance(body, str) and self._quoted(body) not in text:  # plain text, such as vLLM's error for a wrong key
+            text += f" ({self._quoted(body)})"
+        words = f"{self.url} answered with {sent or f'status {status}'}: {text}"
+        no_logprobs = status == 403 and "logprobs" in text  # OpenAI's refusal of log-probabilities for reasoning models
         if (status in {401, 403, 404} and not no_logprobs) or error.code == "insufficient_quota":
             without = _NO_KEY_BESIDE_HEADERS if status == 401 and not self._sends_key else ""
             return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}{without}")
         if kind := _KINDS.get(status, "faulty" if status >= 500 else ""):
             return Failure(kind, words, _retry_after(error.response.headers))
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
-            return Filtered(self.url, said)
+            return Filtered(self.url, text)
         return Failure("refused", f"{words}. {_ADVICE[status]}" if status in _ADVICE else words)
 
-    def _meaning_of_words(self, said: Any, response: Any) -> Exception:
+    def _meaning_of_words(self, problem: Any, response: Any) -> Exception:
         """Returns the meaning of an error that came as a reply with a status of success."""
-        fields = said if isinstance(said, dict) else {}
+        fields = problem if isinstance(problem, dict) else {}
         code, kind = fields.get("code"), fields.get("type")
-        error = SimpleNamespace(message=str(fields.get("message") or said), code=code, type=kind, response=response)
+        error = SimpleNamespace(message=str(fields.get("message") or problem), code=code, type=kind, response=response)
         status = int(str(code)) if _STATUS.fullmatch(str(code)) else response.status_code
         if any(word in f"{code} {kind}" for word in _LIMITS):
             status = 429

@@ -200,9 +200,9 @@ class BackendOptions:
         _one_of("--vlm-preprocessing", self.preprocessing, PREPROCESSING)
 
 
-def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}.{did_you_mean(value, known)}")
+def _one_of(what: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{what} {value!r}: expected one of {', '.join(choices)}.{did_you_mean(value, choices)}")
 
 
 # What a backend returns is checked against its contract on arrival: a broken answer gets no score, from any backend.
@@ -406,19 +406,19 @@ class Guard:
             self._refuse("fingerprint()", facts, "everything that determines an answer: else its answers are those of any model")
         return facts
 
-    def _account(self, method: str, said: object) -> dict[str, Any]:
+    def _account(self, method: str, mapping: object) -> dict[str, Any]:
         """Returns a mapping of the backend as a copy in plain JSON values, which the backend cannot change later."""
         expected = f"a dict that is JSON, of at most {LARGEST_ACCOUNT} characters"
-        if not issubclass(type(said), Mapping):
-            self._refuse(f"{method}()", said, expected)
+        if not issubclass(type(mapping), Mapping):
+            self._refuse(f"{method}()", mapping, expected)
         try:
-            text = canonical_json(dict(said))  # type: ignore[call-overload]  # a mapping, by its type
+            text = canonical_json(dict(mapping))  # type: ignore[call-overload]  # a mapping, by its type
             text.encode()
             account = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
-            self._refuse(f"{method}()", said, f"{expected} ({_what(error)})")
+            self._refuse(f"{method}()", mapping, f"{expected} ({_what(error)})")
         if len(text) > LARGEST_ACCOUNT:
-            self._refuse(f"{method}()", said, f"{expected}, and this has {len(text)}")
+            self._refuse(f"{method}()", mapping, f"{expected}, and this has {len(text)}")
         return dict(account)
 
     def _call(self, function: str, *arguments: Any) -> Any:
@@ -515,7 +515,7 @@ class Guard:
 
     def _in_words(self, method: str, call: Callable[[], T]) -> T:
         """Returns the result of a call, or raises an error that says what the backend raised."""
-        process, results, error, said = os.getpid(), list[T](), None, ""
+        process, results, error, raised = os.getpid(), list[T](), None, ""
         with _interrupts() as came:
             try:
                 results.append(call())
@@ -524,7 +524,7 @@ class Guard:
                 # errors of this package say what to do; only the run itself may say that a budget is spent
                 kind: type = type(caught)
                 is_ours = issubclass(kind, VlmRobustError) and kind.__module__ == VlmRobustError.__module__
-                said = (
+                raised = (
                     ""
                     if is_ours and kind not in {VlmRobustError, BudgetSpent} and _is_readable(caught)
                     else _what(caught) + _place(caught.__traceback__)
@@ -535,9 +535,9 @@ class Guard:
             raise came[0]
         if error is None:
             return results[0]
-        if not said:
+        if not raised:
             raise error
-        words = f"the backend of model {self._model!r} raised {said} in its {method}. Fix the backend"
+        words = f"the backend of model {self._model!r} raised {raised} in its {method}. Fix the backend"
         raise (ModelError if method == _FACTORY else BackendError)(words)  # its cause may not be printable
 
 

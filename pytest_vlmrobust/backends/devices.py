@@ -115,8 +115,8 @@ def free_bytes() -> int | None:
     machine = _field(PROC / "meminfo", "MemAvailable")
     limit, used = (_number(CGROUP / name) for name in ("memory.max", "memory.current"))
     group = None if limit is None or used is None else limit - used
-    known = [amount for amount in (machine, group) if amount is not None]
-    return min(known) if known else None
+    amounts = [amount for amount in (machine, group) if amount is not None]
+    return min(amounts) if amounts else None
 
 
 def _field(file: Path, name: str) -> int | None:

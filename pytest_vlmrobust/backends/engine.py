@@ -134,15 +134,15 @@ class ChatBackend:
             return TEXT
         if self.ref.answer:
             return self.ref.answer
-        known = self._memory.read()
-        if known is None and self.options.offline:
+        stored = self._memory.read()
+        if stored is None and self.options.offline:
             raise OfflineError(
                 f"model {self.name!r}: this store does not remember whether {self.ref.location} gives the log-probabilities "
                 "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
                 "(answer: letters, or answer: text), or run once without --vlm-offline"
             )
-        known = known or self._first_seen()
-        return LETTERS if known and known.letters else (known and known.constraint) or TEXT
+        stored = stored or self._first_seen()
+        return LETTERS if stored and stored.letters else (stored and stored.constraint) or TEXT
 
     @functools.cached_property
     def _memory(self) -> Memory:

@@ -99,10 +99,10 @@ class IdentifiedBackend:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns the backend's fingerprint with the identity of its model."""
-        said = self._backend.fingerprint()
-        if not issubclass(type(said), Mapping) or not said:
-            return said  # refused by the guard
-        return {**said, "identity": identity_of(self.ref, self._options)}
+        facts = self._backend.fingerprint()
+        if not issubclass(type(facts), Mapping) or not facts:
+            return facts  # refused by the guard
+        return {**facts, "identity": identity_of(self.ref, self._options)}
 
 
 # Digests of the files of a checkpoint.
@@ -316,8 +316,8 @@ class DigestCache:
     def digest(self, file: Path) -> str:
         """Returns the SHA-256 of a file, hashed again if the file changed."""
         key, stamp = str(file.resolve()), _stamp(file)
-        *known, digest, run = self._known.get(key, ["", ""])
-        if known == stamp and (not self._run or run == self._run):
+        *hashed, digest, run = self._known.get(key, ["", ""])
+        if hashed == stamp and (not self._run or run == self._run):
             return str(digest)
         began = time.time_ns()
         digest = file_digest(file)
@@ -347,11 +347,11 @@ def _read(path: Path | None) -> dict[str, list[int | str]]:
     if path is None or not path.is_file():
         return {}
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return {}  # a damaged cache is ignored
     entry = [int, int, int, int, int, str, str]
-    pairs = known.items() if isinstance(known, dict) else ()
+    pairs = content.items() if isinstance(content, dict) else ()
     return {key: value for key, value in pairs if isinstance(value, list) and [type(item) for item in value] == entry}
 
 

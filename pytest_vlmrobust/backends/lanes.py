@@ -115,8 +115,8 @@ class Lanes:
                 raise BackendError("the model was closed while it was asked. Ask again, and it is loaded again")
             if len(self._threads) < min(self._in_progress, self.width):
                 answerer = self.answerer.twin() if self._threads else self.answerer
-                about = (answerer, self._calls, self._turns, self._begin)
-                thread = threading.Thread(target=_compute, args=about, name=LANE, daemon=True)
+                arguments = (answerer, self._calls, self._turns, self._begin)
+                thread = threading.Thread(target=_compute, args=arguments, name=LANE, daemon=True)
                 thread.start()  # before it is counted: if the system refuses a thread, nothing may wait for it
                 self._threads.append(thread)
             self._calls.put(call)

@@ -490,11 +490,11 @@ def _require_room(source: ModelSource, placement: Placement) -> None:
     published = published_at(source.location)
     if published is None:
         return
-    name, about = published
+    name, model = published
     free = free_memory(placement.device)
     if placement.spreads and not placement.quantization:  # bitsandbytes keeps no weights in main memory
         free |= free_memory("cpu")
-    needed = about.billions * 1e9 * placement.parameter_bytes
+    needed = model.billions * 1e9 * placement.parameter_bytes
     if not free or needed <= sum(free.values()):
         return
     shown = ", ".join(f"{place} has {amount / 1e9:.1f} GB free" for place, amount in free.items())
@@ -510,7 +510,7 @@ def _require_room(source: ModelSource, placement: Placement) -> None:
                 f"together: an entry of the models file with id: {source.location} and device_map: auto"
             )
     raise BackendError(
-        f"{source.location} does not fit: its weights take {needed / 1e9:.4g} GB ({about.billions:g} billion parameters of "
+        f"{source.location} does not fit: its weights take {needed / 1e9:.4g} GB ({model.billions:g} billion parameters of "
         f"{placement.parameter_bytes:g} bytes), and {shown}. {ways}"
     )
 

@@ -273,8 +273,8 @@ def models_schema() -> dict[str, Any]:
     """Returns the JSON Schema of models files, in draft 7; it does not say which keys go together."""
     names = {"pattern": f"^{_SAFE_NAME}$", "description": "names become part of test ids"}
     models = {**any_keys(mapping(FIELDS)), "propertyNames": names}
-    about = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Models file of pytest-vlmrobust"}
-    return {**about, **mapping({"models": Value(Entry.table, models)})}
+    header = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Models file of pytest-vlmrobust"}
+    return {**header, **mapping({"models": Value(Entry.table, models)})}
 
 
 def read_models(path: Path) -> dict[str, ModelRef]:
@@ -449,15 +449,15 @@ PUBLISHED: dict[str, Published] = dict(member for entry in _LISTED["models"] for
 
 def published_at(hub_id: str) -> tuple[str, Published] | None:
     """Returns the built-in name and the published model of a hub id; None if there is none."""
-    return next(((name, about) for name, about in PUBLISHED.items() if hub_id and about.hub_id == hub_id), None)
+    return next(((name, model) for name, model in PUBLISHED.items() if hub_id and model.hub_id == hub_id), None)
 
 
-def described(name: str, about: Published) -> tuple[str, ...]:
+def described(name: str, model: Published) -> tuple[str, ...]:
     """Returns a table row: name, location, weights by dtype, needs, prompt mode, whether it was tested."""
-    size = "not known" if not about.weights else " / ".join(f"{count:.3g}" for count in about.weights.values())
-    needs = [f"[{about.extra}]" if about.extra else "", "a server: brings code" if about.brings_code else ""]
-    needs += ["a server: API of its makers"] if not about.hub_id else []
-    return name, about.hub_id, size, ", ".join(filter(None, needs)), about.prompt_mode, "not run here"
+    size = "not known" if not model.weights else " / ".join(f"{count:.3g}" for count in model.weights.values())
+    needs = [f"[{model.extra}]" if model.extra else "", "a server: brings code" if model.brings_code else ""]
+    needs += ["a server: API of its makers"] if not model.hub_id else []
+    return name, model.hub_id, size, ", ".join(filter(None, needs)), model.prompt_mode, "not run here"
 
 
 HEADER = ("name", "hub id", f"GB of weights in {' / '.join(_BYTES)}", "needs", "prompt mode", "tested")

@@ -139,10 +139,10 @@ class OpenAIBackend(ChatBackend):
 
     def describe(self) -> dict[str, Any]:
         """Returns the model's entry in the manifest; facts seen during inference are under ``loaded``."""
-        known = {"name": self.name, "model": dataclasses.asdict(self.ref), "fingerprint": dict(self.fingerprint())}
+        described = {"name": self.name, "model": dataclasses.asdict(self.ref), "fingerprint": dict(self.fingerprint())}
         seen, replicas = self._memory.read(), self._replicas
         if seen is None or replicas is None:
-            return known
+            return described
         servers = {
             replica.url: {"answers": replica.answers, "failures": replica.failures, "window": replica.window.size}
             for replica in replicas.all
@@ -150,7 +150,7 @@ class OpenAIBackend(ChatBackend):
         loaded = {"engine": seen.engine, "answer": self._method(), "witnesses": len(seen.witnesses), "servers": servers}
         if learned := sorted(set().union(*(replica.client.learned for replica in replicas.all))):
             loaded["learned"] = {fact: LEARNED[fact] for fact in learned}
-        return {**known, "loaded": loaded}
+        return {**described, "loaded": loaded}
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
@@ -199,12 +199,12 @@ class OpenAIBackend(ChatBackend):
     def check(self) -> str:
         """Repeats the fixed questions; see :class:`Traits`."""
         try:
-            known = self._memory.read()
-            if known is None or (known.checked and not self._answered):
+            stored = self._memory.read()
+            if stored is None or (stored.checked and not self._answered):
                 return ""
             if self.options.offline:
                 return self._unchecked("this run is offline, and the one that asked last did not look")
-            problems = self._ready().run(self._check_all(known))
+            problems = self._ready().run(self._check_all(stored))
         except BackendError as error:
             return self._unchecked(str(error))
         if not problems:
@@ -246,11 +246,11 @@ class OpenAIBackend(ChatBackend):
             return self._letters[choices]
 
     def _refuse_changed(self) -> None:
-        known = self._memory.read()
-        if known is not None and known.changed:
+        stored = self._memory.read()
+        if stored is not None and stored.changed:
             raise BackendError(
                 f"model {self.name!r}: answers of two models are in the store under this name, for the server changed its model "
-                f"while it was asked ({known.changed}). {self._advice()}"
+                f"while it was asked ({stored.changed}). {self._advice()}"
             )
 
     def _advice(self) -> str:
@@ -287,16 +287,16 @@ class OpenAIBackend(ChatBackend):
         return replicas
 
     def _client(self, url: str) -> Client:
-        known = self._memory.read()
-        learned = known.learned if known else ()
+        stored = self._memory.read()
+        learned = stored.learned if stored else ()
         for fact in learned:
             self._note_learned(url, fact)
         return Client(url, self._ref_for(url), limit=self._limit, learned=learned, learn=lambda fact: self._learned(url, fact))
 
     def _learned(self, url: str, fact: str) -> None:
         self._note_learned(url, fact)
-        if known := self._memory.read():  # the first check has nothing to read yet, and stores this itself
-            self._memory.note(learned=tuple(dict.fromkeys((*known.learned, fact))))
+        if stored := self._memory.read():  # the first check has nothing to read yet, and stores this itself
+            self._memory.note(learned=tuple(dict.fromkeys((*stored.learned, fact))))
 
     def _note_learned(self, url: str, fact: str) -> None:
         if fact == TEMPERATURE:
@@ -304,34 +304,34 @@ class OpenAIBackend(ChatBackend):
 
     async def _admit(self, replica: Replica[Client]) -> None:
         """Checks that a server is usable and still has the model that the store knows."""
-        known = self._memory.read()
-        if known is not None and self._method() == LOGIT_BIAS and not self.ref.tokenizer:
+        stored = self._memory.read()
+        if stored is not None and self._method() == LOGIT_BIAS and not self.ref.tokenizer:
             raise BackendError(
                 f"the answers that the store has from {replica.url} are by {LOGIT_BIAS}, which needs the tokenizer. "
                 "Name it in the models file as before (tokenizer: PATH), or write answer: text"
             )
-        if known is None:
-            known = self._memory.add(await self._first_look(replica))
-        elif problem := await self._difference(replica, known):
+        if stored is None:
+            stored = self._memory.add(await self._first_look(replica))
+        elif problem := await self._difference(replica, stored):
             if replica.url in self._answered and not replica.answers:  # it answered before this backend was closed
                 self._memory.note(changed=problem)
             raise BackendError(f"{problem}. {self._advice()}")
-        if self._wants_letters(known) and not known.logprobs:
+        if self._wants_letters(stored) and not stored.logprobs:
             raise BackendError(
                 f"{replica.url} gives no log-probabilities, and choices are to be answered by letters. {TEXT_INSTEAD}; or start "
                 "the server so that it gives them"
             )
-        if replica.url not in known.urls:
-            others = [url for url in known.urls if url not in self._served.urls] if self._has_declared_urls else []
+        if replica.url not in stored.urls:
+            others = [url for url in stored.urls if url not in self._served.urls] if self._has_declared_urls else []
             if others:
                 self._notice(
                     f"answers that the store has from {', '.join(others)} count for {replica.url} as well, for both were said "
                     "to run the same revision. To compare two servers, declare two"
                 )
-            self._memory.note(urls=(*known.urls, replica.url))
+            self._memory.note(urls=(*stored.urls, replica.url))
 
-    def _wants_letters(self, known: Remembered) -> bool:
-        return scores_letters(self.ref) and (self.ref.answer or (LETTERS if known.letters else TEXT)) == LETTERS
+    def _wants_letters(self, stored: Remembered) -> bool:
+        return scores_letters(self.ref) and (self.ref.answer or (LETTERS if stored.letters else TEXT)) == LETTERS
 
     async def _first_look(self, replica: Replica[Client]) -> Remembered:
         witness = self._witness(replica, self._limit)
@@ -363,43 +363,43 @@ class OpenAIBackend(ChatBackend):
         else:
             self._notice(f"{url} {begins.problem}: choices are answered by {constraint or TEXT}")
 
-    async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
+    async def _difference(self, replica: Replica[Client], stored: Remembered) -> str:
         """Returns in words the sign that a server has another model than the stored one; empty without a sign."""
         witness = self._witness(replica, self._limit)
         engine = await replica.client.engine()
-        if engine and known.engine and engine != known.engine:
-            return f"{replica.url} is an engine {engine!r}, and the answers that the store has are by {known.engine!r}"
-        if self._wants_letters(known) and (problem := await self._without_letters(witness, known)):
+        if engine and stored.engine and engine != stored.engine:
+            return f"{replica.url} is an engine {engine!r}, and the answers that the store has are by {stored.engine!r}"
+        if self._wants_letters(stored) and (problem := await self._without_letters(witness, stored)):
             return f"{replica.url} {problem}"
-        if self._method() in _CONSTRAINTS and await constraint_of(witness, self._tokens(OFFERED)) != known.constraint:
-            return f"{replica.url} is no longer kept to letters by {known.constraint}, as when this store first asked it"
-        if change := await differing(witness, known.witnesses):
+        if self._method() in _CONSTRAINTS and await constraint_of(witness, self._tokens(OFFERED)) != stored.constraint:
+            return f"{replica.url} is no longer kept to letters by {stored.constraint}, as when this store first asked it"
+        if change := await differing(witness, stored.witnesses):
             question, then, now = change
             return f"{replica.url} answers {question!r} with {now!r}, and with {then!r} when this store first asked it"
         return ""
 
-    async def _without_letters(self, witness: Witness, known: Remembered) -> str:
+    async def _without_letters(self, witness: Witness, stored: Remembered) -> str:
         """Returns why choices can no longer be answered by letters, to follow the name of the server; empty if they can."""
         begins = await first_token(witness)
-        if known.letters and begins.token is not None and not begins.is_letter:
+        if stored.letters and begins.token is not None and not begins.is_letter:
             begins = await first_token(witness)  # batches of changing sizes may give two different answers
         if begins.token is None:
             return "gives no log-probabilities, and gave them when this store first asked it"
-        if known.letters and not begins.is_letter:
+        if stored.letters and not begins.is_letter:
             return f"{begins.problem}, and the answers that the store has are by letters"
         return ""
 
-    async def _check_all(self, known: Remembered) -> list[str]:
+    async def _check_all(self, stored: Remembered) -> list[str]:
         """Returns a sentence for each server that answered and changed, or could not be checked."""
         replicas = [r for r in (self._replicas.all if self._replicas else ()) if r.answers or r.url in self._answered]
-        return [problem for problem in await asyncio.gather(*(self._change(r, known) for r in replicas)) if problem]
+        return [problem for problem in await asyncio.gather(*(self._change(r, stored) for r in replicas)) if problem]
 
-    async def _change(self, replica: Replica[Client], known: Remembered) -> str:
+    async def _change(self, replica: Replica[Client], stored: Remembered) -> str:
         """Returns what changed about a server that answered, or why that is unknown; empty if nothing changed."""
         if replica.refused:
             return self._unchecked(replica.refused)
         try:
-            problem = await self._difference(replica, known)
+            problem = await self._difference(replica, stored)
         except (Failure, BackendError) as failure:
             return self._unchecked(f"{replica.url}: {failure}")
         if not problem:
@@ -444,7 +444,7 @@ class OpenAIBackend(ChatBackend):
             reply = await replica.client.call(self.body(prepared.inputs, request, method))
             prediction = self.read(reply, request, method)
         except Filtered as filtered:
-            prediction = Prediction("", method, "content_filter", details={"server_says": filtered.said})
+            prediction = Prediction("", method, "content_filter", details={"server_says": filtered.reason})
         except Malformed as error:
             raise Failure("faulty", f"{replica.url} sent {error}") from None
         except NoLogprobs:

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.errors import BackendError, UnknownName
 from pytest_vlmrobust.core.prediction import ANSWERS, LOGIT_BIAS, STRUCTURED_CHOICE, ModelRef, Prediction, Request, token_count
 from pytest_vlmrobust.core.words import first_few
 
-from .chat import Malformed, messages_of, said, text_body
+from .chat import Malformed, messages_of, reply_text, text_body
 from .client import LEARNED, Client
 from .contract import BackendOptions, Guard
 from .generation import LetterTokens, generation_for, letters_of
@@ -168,7 +168,7 @@ async def _problem(client: Client, limit: float, ask: Witness) -> str:
     problem = ""
     for messages in (about_picture, without):
         try:
-            said(await within(limit, client.call(text_body(messages, limit=_TOKENS))))
+            reply_text(await within(limit, client.call(text_body(messages, limit=_TOKENS))))
         except (Failure, Malformed) as error:
             if isinstance(error, Failure) and error.kind != "refused":
                 return str(error)
@@ -185,8 +185,8 @@ def _refuse_unknown(ref: ModelRef, servers: Sequence[ServerProbe]) -> None:
     model = Served.of(ref.location).model
     listing = [server for server in servers if server.models]
     if listing and all(_NOT_FOUND in server.problem and model not in server.models for server in listing):
-        known = {name for server in listing for name in server.models}
-        raise UnknownName("model", model, known, where=first_few([server.url for server in listing]))
+        models = {name for server in listing for name in server.models}
+        raise UnknownName("model", model, models, where=first_few([server.url for server in listing]))
 
 
 # Answers, of any backend.
@@ -274,10 +274,10 @@ def _reach(answers: Sequence[tuple[Prediction, Prediction, Sequence[Prediction]]
     if any(shown > max(_ROUNDING, 2 * noise) for noise, shown in apart):
         return True, "other images get other answers"
     if all(noise == math.inf for noise, _ in apart):
-        said = f"tokens are {'' if counted else 'not '}counted"
-        return counted, f"it answers one question in two ways, so that answers do not show it; {said}"
-    said = "but tokens are counted" if counted else "and no tokens are counted for them"
-    return counted, f"other images get the same answers, {said}"
+        evidence = f"tokens are {'' if counted else 'not '}counted"
+        return counted, f"it answers one question in two ways, so that answers do not show it; {evidence}"
+    evidence = "but tokens are counted" if counted else "and no tokens are counted for them"
+    return counted, f"other images get the same answers, {evidence}"
 
 
 def _apart(left: Prediction, right: Prediction) -> float:

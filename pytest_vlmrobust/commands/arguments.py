@@ -53,14 +53,14 @@ def counting(noun: str) -> Callable[[object], int]:
     return whole(f"a number of {noun}", "1 or more")
 
 
-def path(about: str, metavar: str = "FILE", default: str | bool = True) -> Any:
+def path(text: str, metavar: str = "FILE", default: str | bool = True) -> Any:
     """Declares an option that is a path; ``default`` is how its help names the default."""
-    return Option(metavar=metavar, parser=typed_path, help=about, show_default=default)
+    return Option(metavar=metavar, parser=typed_path, help=text, show_default=default)
 
 
-def number(noun: str, about: str, metavar: str = "N", default: str | bool = True) -> Any:
+def number(noun: str, text: str, metavar: str = "N", default: str | bool = True) -> Any:
     """Declares an option that is a number of 1 or more."""
-    return Option(metavar=metavar, parser=counting(noun), help=about, show_default=default)
+    return Option(metavar=metavar, parser=counting(noun), help=text, show_default=default)
 
 
 LATEST = BY_AGE[0]

@@ -59,9 +59,9 @@ def explain(metric: Annotated[str, Argument(help="a metric", show_default="list 
     if metric:
         say(describe(quantity(metric).facts).text(min(100, shutil.get_terminal_size().columns)))
         return 0
-    known = quantities()
-    for name in sorted(known):
-        say(f"{name:<{max(map(len, known))}}  {describe(known[name].facts).summary}")
+    metrics = quantities()
+    for name in sorted(metrics):
+        say(f"{name:<{max(map(len, metrics))}}  {describe(metrics[name].facts).summary}")
     return 0
 
 
@@ -184,7 +184,7 @@ def _show_questions(data: str, settings: Sequence[Setting], seed: int) -> int:
 
 
 @contextmanager
-def _progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
+def _progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """Draws a progress bar on standard error if it is a terminal; yields the function that updates it."""
     from rich.console import Console
     from rich.markup import escape
@@ -192,7 +192,7 @@ def _progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(escape(printable(about)), total=None)
+        task = bar.add_task(escape(printable(label)), total=None)
         yield lambda made, of: bar.update(task, completed=made, total=of)
 
 

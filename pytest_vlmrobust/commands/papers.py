@@ -129,21 +129,21 @@ def _comparison(table: ReproducedTable, width: int, color: bool) -> list[str]:
 
 
 def _row(value: Reproduced, scale: int) -> tuple[str, ...]:
-    about = ", ".join(value.about.values())
+    subject = ", ".join(value.about.values())
     printed = f"{value.printed} of {value.of}" if value.of else value.printed or "not at hand"
     estimate = value.ours
     assert estimate is not None
     if value.word:
-        return (about, value.metric, printed, value.word, str(estimate.n or ""), "", "", "", value.agreement or "no interval")
+        return (subject, value.metric, printed, value.word, str(estimate.n or ""), "", "", "", value.agreement or "no interval")
     difference = value.difference
     digits = _digits(printed, scale) + (estimate.n == 0)  # parameters are known more precisely than printed
     exact = estimate.low == estimate.high == estimate.value
     ours = f"{estimate.value:g}" if exact else f"{estimate.value:.{digits}f}"
     interval = "" if exact or math.isnan(estimate.low) else f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
     apart = "" if difference is None else f"{difference.value:+.{digits}f}"
-    said = (value.agreement or "no interval") if difference is not None else ""
+    agreement = (value.agreement or "no interval") if difference is not None else ""
     limit = f"{value.half_width:.{digits}f} of {value.limit:.{digits}f}" if interval and difference is not None else ""
-    return (about, value.metric, printed, ours, str(estimate.n or ""), interval, limit, apart, said)
+    return (subject, value.metric, printed, ours, str(estimate.n or ""), interval, limit, apart, agreement)
 
 
 def _digits(printed: str, scale: int) -> int:

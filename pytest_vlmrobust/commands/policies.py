@@ -132,10 +132,10 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
             f"asked again. Make a run that has one: {command}"
         )
     noise = [compare_with_rules(repeat, policy.rules, run.records) for repeat in run.facts.repeatability]
-    known = [line for repeat in noise if repeat.measured for line in noise_lines(repeat)]
-    unknown = [line for repeat in noise if not repeat.measured for line in noise_lines(repeat)]
+    measured = [line for repeat in noise if repeat.measured for line in noise_lines(repeat)]
+    unmeasured = [line for repeat in noise if not repeat.measured for line in noise_lines(repeat)]
     notes = [f"note: {sentence}" for sentence in uncompared_rules(noise, policy.rules, run.records)]
-    return _Noise((*known, *notes), (*noise_warnings(noise), *unknown))
+    return _Noise((*measured, *notes), (*noise_warnings(noise), *unmeasured))
 
 
 # A policy as tables: its rules, waivers and conditions.

@@ -225,7 +225,7 @@ def result_table(name: str, results: Sequence[Result], study: Study) -> str:
         n = f"{power.n} in {result.groups[0]} groups" if result.groups else power.n
         lines.append(f"| {power.profile} | {result.simulation.truth.dataset} | {n} | {shares} | {_culprits(power)} |")
     lines.append("")
-    lines += [f"{said[0].upper()}{said[1:]}." for said in sorted({_partly_changed(each, study) for each in results} - {""})]
+    lines += [f"{line[0].upper()}{line[1:]}." for line in sorted({_partly_changed(each, study) for each in results} - {""})]
     never = {reason for each in results for reason in each.simulation.planned.shortfalls}
     lines += [f"Never GO without more: {reason}." for reason in sorted(never)]
     if left := {rule: why for each in results for rule, why in each.simulation.planned.left_out.items()}:

@@ -74,9 +74,9 @@ def runs(*, store: Store = STORE, last: Annotated[int, number("runs", "how many 
             complain(str(error))
             rows.append((directory.name, "", "cannot be read", *[""] * (len(_RUNS_HEADER) - 3)))
             continue
-        about = [headline for headline in run.numbers if _key_numbers(headline)]
-        rows += _rows_of(run, about)
-        numbers += [number for headline in about for number in _key_numbers(headline).values()]
+        headlines = [headline for headline in run.numbers if _key_numbers(headline)]
+        rows += _rows_of(run, headlines)
+        numbers += [number for headline in headlines for number in _key_numbers(headline).values()]
     kept = _columns_for(width(), rows)
     header, *shown = [[row[place] for place in kept] for row in (_RUNS_HEADER, *rows)]
     names = len([place for place in kept if place < _NAMES])
@@ -109,14 +109,14 @@ def _tests_of(run: RunFiles) -> str:
 def _rows_of(run: RunFiles, headlines: Iterable[Headline]) -> list[tuple[str, ...]]:
     """Returns the rows of a run: one for each model and dataset with key numbers; the first names the run."""
     tests = _tests_of(run)
-    about = (run.directory.name, str(run.manifest.get("date", "")), run.word)
+    first_cells = (run.directory.name, str(run.manifest.get("date", "")), run.word)
     rows: list[tuple[str, ...]] = []
     for headline in headlines:
         numbers = _key_numbers(headline)
         named = (headline.model, headline.dataset, "" if rows else tests)
         shown = (numbers[name].marked if name in numbers else "" for name in _KEY_NUMBERS)
-        rows.append((*(("", "", "") if rows else about), *named, *shown))
-    return rows or [(*about, ", ".join(run.facts.models), "", tests, "", "", "")]
+        rows.append((*(("", "", "") if rows else first_cells), *named, *shown))
+    return rows or [(*first_cells, ", ".join(run.facts.models), "", tests, "", "", "")]
 
 
 def _columns_for(columns: int, rows: Iterable[Sequence[str]]) -> list[int]:
@@ -167,8 +167,8 @@ def history(
             series.setdefault(name, []).append(point)
     if not series:
         what = f"{metric} over several settings or under {setting}, the value of --setting"
-        known = [CLEAN_NAME, NO_IMAGE_NAME, *perturbations.names("all")]
-        hint = "" if setting in known else did_you_mean(setting, known)
+        names = [CLEAN_NAME, NO_IMAGE_NAME, *perturbations.names("all")]
+        hint = "" if setting in names else did_you_mean(setting, names)
         raise StoreError(f"{store}: no run of it measured {what}.{hint} vlmrobust runs lists its runs")
     show("\n".join(render_history(f"{name}: {metric}", points, width()) for name, points in series.items()).rstrip("\n"))
     if out:

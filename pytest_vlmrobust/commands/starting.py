@@ -164,7 +164,7 @@ def init(
     say("\nNext:")
     if directory != Path():
         say(f"  cd {shlex.quote(str(directory))}")
-    for line in [*steps, *(line for about, command in commands.items() for line in (f"# {about}", command))]:
+    for line in [*steps, *(line for comment, command in commands.items() for line in (f"# {comment}", command))]:
         say(f"  {line}")
     return 0
 
@@ -284,9 +284,9 @@ def _named(model: str | None, data: str | None, *, ask: bool) -> tuple[str, str]
     return model, data
 
 
-def _ask(about: str) -> str:
+def _ask(question: str) -> str:
     try:
-        return input(f"{about}: ").strip()
+        return input(f"{question}: ").strip()
     except EOFError:
         raise UsageError(
             "the input ended before an answer, and nothing was written. Name both: --model NAME --data FILE"

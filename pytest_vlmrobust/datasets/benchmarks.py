@@ -355,9 +355,9 @@ def benchmark_of(name: str) -> Benchmark | None:
     ('MMBench', None)
     """
     wanted = _LOCAL.sub("", name).lower()
-    known = benchmarks().values()
-    exact = (benchmark for benchmark in known if wanted in {benchmark.name.lower(), *(file.lower() for file in benchmark.files)})
-    similar = (benchmark for benchmark in known if any(fnmatchcase(wanted, pattern.lower()) for pattern in benchmark.files))
+    index = benchmarks().values()
+    exact = (benchmark for benchmark in index if wanted in {benchmark.name.lower(), *(file.lower() for file in benchmark.files)})
+    similar = (benchmark for benchmark in index if any(fnmatchcase(wanted, pattern.lower()) for pattern in benchmark.files))
     return next(exact, None) or next(similar, None)
 
 
@@ -388,7 +388,7 @@ def _words(name: str) -> str:
 def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
     """Returns the benchmark of a hub id and its layout there, preferably that of ``config``."""
     layouts = [(benchmark, layout) for benchmark in benchmarks().values() for layout in benchmark.hub]
-    matches = [pair for pair in layouts if hub_id.lower() in {known.lower() for known in pair[1].ids}]
+    matches = [pair for pair in layouts if hub_id.lower() in {listed.lower() for listed in pair[1].ids}]
     return next((pair for pair in matches if config and pair[1].config == config), next(iter(matches), None))
 
 

@@ -81,8 +81,8 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
             problems.add(draft.place, "answer", draft.answer, usual)
     samples = tuple(_sample(draft, draft.task or _usual_task(draft, mixed=bool(others)), problems) for draft in drafts)
     problems.raise_any()
-    said = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
-    problems.note(problems.turned, *(f"{row} turned in viewers, {said}" for row in ("image is", "images are")))
+    reason = "by their EXIF orientation, which is not applied: models see them as they are stored. Save them upright"
+    problems.note(problems.turned, *(f"{row} turned in viewers, {reason}" for row in ("image is", "images are")))
     return samples
 
 
@@ -137,11 +137,11 @@ def _with_plain_options(drafts: Sequence[Draft], problems: Problems) -> Sequence
     """Returns the drafts with option texts that do not begin with their own letter; notes these rows, and equal options."""
     plain = [replace(draft, options=_without_letters(draft.options)) for draft in drafts]
     lettered = [draft.place for draft, kept in zip(drafts, plain, strict=True) if kept.options != draft.options]
-    said = "options that begin with their letter; they are asked without it"
-    problems.note(lettered, f"row has {said}", f"rows have {said}")
+    fault = "options that begin with their letter; they are asked without it"
+    problems.note(lettered, f"row has {fault}", f"rows have {fault}")
     texts = [(draft.place, [text.strip().casefold() for text in draft.options.values()]) for draft in plain]
-    said = "two options with one text; only the letter of the answer is right"
-    problems.note([place for place, each in texts if len(set(each)) < len(each)], f"row has {said}", f"rows have {said}")
+    fault = "two options with one text; only the letter of the answer is right"
+    problems.note([place for place, each in texts if len(set(each)) < len(each)], f"row has {fault}", f"rows have {fault}")
     return plain
 
 

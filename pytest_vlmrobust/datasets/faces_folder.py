@@ -530,8 +530,8 @@ def _table_row(entity: Entity, folder: Path) -> dict[str, str]:
         raise TypeError(f"{entity.id}: not the image of a folder")
     file = Path(os.path.relpath(entity.image.path.absolute(), folder)).as_posix()
     boxes = {attribute: written_box(box) for attribute, box in entity.boxes.items()}
-    known = {"file": file, "identity": entity.label, "group": entity.group, "category": entity.category}
-    return {**known, **entity.groupings, **boxes}
+    columns = {"file": file, "identity": entity.label, "group": entity.group, "category": entity.category}
+    return {**columns, **entity.groupings, **boxes}
 
 
 def _facts(entity: Entity) -> list[object]:

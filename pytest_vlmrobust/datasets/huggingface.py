@@ -99,17 +99,17 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
                 f"{record_file} has no key 'hub': expected a list of layouts; the first must be the layout of {source}"
             )
         return benchmark, next((layout for layout in benchmark.hub if layout.config == source.config), benchmark.hub[0])
-    known = hub_layout(source.id, source.config)
-    named = benchmark_of(Path(source.id).name) if known is None and source.is_folder else None
+    record = hub_layout(source.id, source.config)
+    named = benchmark_of(Path(source.id).name) if record is None and source.is_folder else None
     if named is not None and named.hub:
-        known = named, named.hub[0]
-    if known is None:
+        record = named, named.hub[0]
+    if record is None:
         looked = ", ".join(str(file) for file in files)
         raise DatasetError(
             f"{source}: no record says which of its columns is the question, the answer, the image. Looked for {looked}, and "
             "among the benchmarks' hub ids. Write that file: about, kinds, and under 'hub' a list with one layout's columns"
         )
-    return known
+    return record
 
 
 class HubDataset(ReadOnceDataset):

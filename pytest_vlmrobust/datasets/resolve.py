@@ -217,12 +217,12 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     files = [file for benchmark in benchmarks().values() for file in benchmark.file_names]
     if typed in files:
         files = []  # the name is correct but its file is absent: the nearest name would be another benchmark
-    known = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
-    known = [name for name in [*known, *files_beside(Path(typed))] if name != typed]
+    names = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
+    names = [name for name in [*names, *files_beside(Path(typed))] if name != typed]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (
-        f"dataset {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
+        f"dataset {typed!r} was not found.{_nearest(typed, names)} Registered: {_list(DATASETS.names())}; "
         f"collections of identities: {_list(COLLECTIONS.names())}. "
         f"Looked for {looked}.{nowhere} Expected a registered name, {_KINDS}, or a folder with one of them or "
         f"with {TABLE} for identities{_of_benchmark(typed)}"
@@ -246,11 +246,11 @@ def _names_in(folder: Path) -> list[str]:
     return sorted({path.stem for path in folder.iterdir() if _is_data(path) or path.is_dir()})
 
 
-def _nearest(typed: str, known: Iterable[str]) -> str:
-    for name in known:
+def _nearest(typed: str, names: Iterable[str]) -> str:
+    for name in names:
         if name.lower() == typed.lower():
             return f" Did you mean {name!r}?"
-    return did_you_mean(typed, known)
+    return did_you_mean(typed, names)
 
 
 def _list(names: list[str], most: int = 20) -> str:

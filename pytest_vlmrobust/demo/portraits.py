@@ -183,14 +183,14 @@ def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterato
     families differ in up to six. If whole families are shown, nothing reveals which is the first; single portraits drawn
     around a member would put it in the middle. ``rng`` is consumed as needed; the family has two members or more.
     """
-    base, known = family[0], {member.signature for member in family}
+    base, signatures = family[0], {member.signature for member in family}
     varied = [name for name in VARIED if len({getattr(member, name) for member in family}) > 1]
     rest = [name for name in VARIED if name not in varied]
     shared = [rest[i] for i in rng.permutation(len(rest))[:_DIFFERENCES]]
     while True:
         others = _members(rng, _redrawn(rng, base, shared), varied, evaluation=base.held_out, size=len(family))
-        if len(others) == len(family) and known.isdisjoint(other.signature for other in others):
-            known.update(other.signature for other in others)
+        if len(others) == len(family) and signatures.isdisjoint(other.signature for other in others):
+            signatures.update(other.signature for other in others)
             yield from others
 
 

@@ -88,19 +88,19 @@ def _about(
     return SceneQuestion(*name, text, answer, options, solve, about_color)
 
 
-def _attribute(name: tuple[str, str], text: str, *, known: str, wanted: str) -> Asker:
-    """Returns a function that asks for the ``wanted`` attribute of the only figure with a value of the ``known`` one."""
+def _attribute(name: tuple[str, str], text: str, *, given: str, wanted: str) -> Asker:
+    """Returns a function that asks for the ``wanted`` attribute of the only figure with a value of the ``given`` one."""
 
     def ask(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
-        value = _pick(rng, [f.quadrant for f in scene.figures] if known == "quadrant" else _unique(scene, known))
+        value = _pick(rng, [f.quadrant for f in scene.figures] if given == "quadrant" else _unique(scene, given))
         if value is None:
             return None
 
         def solve(s: Scene) -> str | None:
-            figure = _only(s, **{known: value})
+            figure = _only(s, **{given: value})
             return str(getattr(figure, wanted)) if figure else None
 
-        return _about(rng, scene, name, text.format(value), solve, attribute=wanted, about_color="color" in (known, wanted))
+        return _about(rng, scene, name, text.format(value), solve, attribute=wanted, about_color="color" in (given, wanted))
 
     return ask
 
@@ -214,12 +214,12 @@ def article(word: str) -> str:
 
 
 KINDS: dict[str, Asker] = {
-    "color_of": _attribute(("color_of", "color"), "What color is the {}?", known="shape", wanted="color"),
-    "color_at": _attribute(("color_at", "color"), "What color is the shape in the {}?", known="quadrant", wanted="color"),
-    "shape_of": _attribute(("shape_of", "shape"), "Which shape is {}?", known="color", wanted="shape"),
-    "shape_at": _attribute(("shape_at", "shape"), "Which shape is in the {}?", known="quadrant", wanted="shape"),
+    "color_of": _attribute(("color_of", "color"), "What color is the {}?", given="shape", wanted="color"),
+    "color_at": _attribute(("color_at", "color"), "What color is the shape in the {}?", given="quadrant", wanted="color"),
+    "shape_of": _attribute(("shape_of", "shape"), "Which shape is {}?", given="color", wanted="shape"),
+    "shape_at": _attribute(("shape_at", "shape"), "Which shape is in the {}?", given="quadrant", wanted="shape"),
     "count": _count,
-    "where": _attribute(("where", "position"), "Where is the {}?", known="shape", wanted="quadrant"),
+    "where": _attribute(("where", "position"), "Where is the {}?", given="shape", wanted="quadrant"),
     "relation": _relation,
     "orientation": _orientation,
     "size": _size,

@@ -121,17 +121,17 @@ def _transform(library: Library, level: str) -> tuple[str, type, Mapping[str, An
             f"{setting}: {library.name} {version(library.name)} has no transform {word!r}.{did_you_mean(word, classes)} "
             f"Expected '{library.name}:NAME' or '{library.name}:NAME,ARGUMENT=NUMBER' with one of {', '.join(sorted(classes))}"
         )
-    known = {
+    defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(classes[word]).parameters.items()
         if name not in library.fixed and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     }
-    if unknown := [name for name in numbers if name not in known]:
+    if unknown := [name for name in numbers if name not in defaults]:
         raise SettingError(
-            f"{setting}: {word} has no argument {unknown[0]!r}.{did_you_mean(unknown[0], known)} Expected one of "
-            f"{', '.join(known) or 'none'}"
+            f"{setting}: {word} has no argument {unknown[0]!r}.{did_you_mean(unknown[0], defaults)} Expected one of "
+            f"{', '.join(defaults) or 'none'}"
         )
-    arguments = {name: (n, n) if isinstance(known[name], tuple) else n for name, n in numbers.items()}
+    arguments = {name: (n, n) if isinstance(defaults[name], tuple) else n for name, n in numbers.items()}
     try:
         tried = library.change(classes[word], arguments, np.zeros((64, 64, 3), np.uint8), 0)
     except Exception as error:  # any error of the library for missing or refused arguments

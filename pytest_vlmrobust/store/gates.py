@@ -173,7 +173,7 @@ def count_gate(connection: sqlite3.Connection, gate: Gate, *, keep: bool) -> Gat
             shares.append(common / len(mine))
     if not repeats:
         risks.append(gate.risk)
-    known = [risk for risk in risks if risk is not None]
+    declared = [risk for risk in risks if risk is not None]
     if keep and not repeats:
         connection.execute("insert or ignore into question_sets (digest, members) values (?, ?)", (gate.digest, gate.questions))
         connection.execute(
@@ -195,7 +195,7 @@ def count_gate(connection: sqlite3.Connection, gate: Gate, *, keep: bool) -> Gat
         part=len(shares),
         share=sum(shares),
         risk=gate.risk,
-        bound=min(1.0, sum(known)) if len(known) == len(risks) else None,
+        bound=min(1.0, sum(declared)) if len(declared) == len(risks) else None,
         repeats=repeats,
         kept=keep or bool(repeats),
     )

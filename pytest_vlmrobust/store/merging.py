@@ -78,9 +78,9 @@ def merge_stores(sources: Sequence[Path], out: Path) -> Merge:
 
 
 def _refuse_twice(sources: Sequence[Path]) -> None:
-    known: dict[Path, Path] = {}
+    stores: dict[Path, Path] = {}
     for source in sources:
-        if (first := known.setdefault(source.resolve(), source)) is not source:
+        if (first := stores.setdefault(source.resolve(), source)) is not source:
             raise StoreError(
                 f"{source} and {first} are one store. Name each store once: a part that is missing would go unnoticed"
             )
@@ -203,9 +203,9 @@ def _fingerprints(connection: sqlite3.Connection, schema: str) -> dict[str, set[
     fingerprints: dict[str, set[str]] = {}
     for (content,) in connection.execute(f"select content from {schema}.contexts").fetchall():  # noqa: S608 - names of ours
         with contextlib.suppress(ValueError, AttributeError, RecursionError):  # contexts in a damaged store
-            about = json.loads(content)
-            if about.get("fingerprint"):
-                fingerprints.setdefault(str(about.get("model")), set()).add(str(about["fingerprint"]))
+            context = json.loads(content)
+            if context.get("fingerprint"):
+                fingerprints.setdefault(str(context.get("model")), set()).add(str(context["fingerprint"]))
     return fingerprints
 
 
@@ -227,8 +227,8 @@ def _differing_answers(rows: _Part, source: Path) -> Iterator[str]:
 def _about(content: str) -> str:
     """Returns the context of an answer as in test ids, or the shortened text of a damaged store."""
     try:
-        about = json.loads(content)
-        return "-".join(str(about.get(name, "?")) for name in ("model", "dataset", "setting"))
+        context = json.loads(content)
+        return "-".join(str(context.get(name, "?")) for name in ("model", "dataset", "setting"))
     except (ValueError, AttributeError, RecursionError):
         return content[:100]
 

@@ -44,8 +44,8 @@ class _AbsentImage:
 
 def sample_to_json(sample: Sample) -> str:
     """Returns a sample as JSON: of its images how many there are, and no coordinates in which a model speaks of boxes."""
-    about = sample.localisation and replace(sample.localisation, space=None)
-    bare = to_plain(replace(sample, images=(), sizes={}, localisation=about))
+    localisation = sample.localisation and replace(sample.localisation, space=None)
+    bare = to_plain(replace(sample, images=(), sizes={}, localisation=localisation))
     return json.dumps({**bare, "images": len(sample.images)})
 
 

@@ -90,12 +90,12 @@ def file_sum(path: Path) -> str:
     return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
 
 
-def alteration(path: Path, known: str) -> str:
+def alteration(path: Path, file_id: str) -> str:
     """Returns, as a sentence, that a path no longer holds the file with this :func:`file_sum`; empty where it does."""
     try:
         if path.exists() and not path.is_file():  # a pipe or a device might never end
             return replacement(path, None)
-        if (file_sum(path) if " " in known else file_digest(path)) == known:
+        if (file_sum(path) if " " in file_id else file_digest(path)) == file_id:
             return ""
     except (FileNotFoundError, NotADirectoryError):
         return replacement(path, None)
@@ -339,8 +339,8 @@ def planned_tests(run: Path) -> dict[str, str]:
     return {str(test["nodeid"]): _model(test.get("about", {})) for test in docket.get("tests", ())}
 
 
-def _model(about: Mapping[str, Any]) -> str:
-    return str(about.get("model") or about.get("family", ""))
+def _model(test: Mapping[str, Any]) -> str:
+    return str(test.get("model") or test.get("family", ""))
 
 
 def policy_file_name(name: str, sha256: str) -> str:

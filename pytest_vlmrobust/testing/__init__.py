@@ -84,5 +84,5 @@ def _record(metric: MetricLike) -> Metric:
         return metric
     if isinstance(metric, str):
         return REGISTRY.get(metric)
-    known = REGISTRY.of_function(metric)
-    return known or Metric(metric)
+    record = REGISTRY.of_function(metric)
+    return record or Metric(metric)

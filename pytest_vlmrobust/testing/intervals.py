@@ -240,9 +240,9 @@ def _misses(record: Metric, kinds: Table, size: int) -> tuple[Scores, Scores]:
     """
     low, high = np.array([_ends(kinds.measure(record, kinds.of(_mixture(count, size)))) for count in range(size + 1)]).T
     truths = {part: _value(record, kinds, part) for part in _TRUTHS}
-    known = [(truth, _chances(part, size)) for part, truth in truths.items() if math.isfinite(truth)]
-    above = np.array([chances[low > truth + _CLOSE].sum() for truth, chances in known])
-    below = np.array([chances[high < truth - _CLOSE].sum() for truth, chances in known])
+    defined = [(truth, _chances(part, size)) for part, truth in truths.items() if math.isfinite(truth)]
+    above = np.array([chances[low > truth + _CLOSE].sum() for truth, chances in defined])
+    below = np.array([chances[high < truth - _CLOSE].sum() for truth, chances in defined])
     return above, below
 
 

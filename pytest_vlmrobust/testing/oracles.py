@@ -96,10 +96,10 @@ def relative_mean_corruption_error(clean: Row, by_setting: BySetting, reference_
 def effective_robustness(clean: Row, by_setting: BySetting, reference_clean: Row, reference: BySetting) -> Number:
     """Returns the mean accuracy under settings minus the accuracy expected if the odds fall like the reference's."""
     kept, theirs = (mean([mean(of[setting]) for setting in by_setting]) for of in (by_setting, reference))
-    known = (mean(clean), mean(reference_clean), theirs)
-    if not all(0 < accuracy < 1 for accuracy in known):
+    accuracies = (mean(clean), mean(reference_clean), theirs)
+    if not all(0 < accuracy < 1 for accuracy in accuracies):
         return None
-    odds, before, after = (accuracy / (1 - accuracy) for accuracy in known)
+    odds, before, after = (accuracy / (1 - accuracy) for accuracy in accuracies)
     expected = odds * after / before
     return kept - expected / (1 + expected)
 

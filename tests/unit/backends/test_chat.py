@@ -16,7 +16,7 @@ from pytest_vlmrobust.backends.chat import (
     letter_prediction,
     letters_body,
     messages_of,
-    said,
+    reply_text,
     text_body,
     text_prediction,
 )
@@ -157,8 +157,8 @@ def test_a_text_in_the_field_for_reasoning_alone_is_said(field: str) -> None:
 
 
 def test_all_that_is_said_tells_models_apart() -> None:
-    assert said(reply("B", reasoning_content="Let me look")) == "Let me look\nB"
-    assert said(reply("", refusal="no")) == "no"
+    assert reply_text(reply("B", reasoning_content="Let me look")) == "Let me look\nB"
+    assert reply_text(reply("", refusal="no")) == "no"
 
 
 @pytest.mark.cases("count", [-5, "7", 7.0, float("nan"), float("inf"), 10**30, True, [7]])
