@@ -171,11 +171,11 @@ def _board_table(name: str, rows: Sequence[ModelAnalysis]) -> Table:
 
 
 def _estimate(row: ModelAnalysis, column: str) -> str:
-    known = row.values.get(column)
-    if known is None:
+    estimate = row.values.get(column)
+    if estimate is None:
         return ""
     plain = about("models")[row.name].ratios or column in ("r_squared", "flip_ratio")
     counted = row.name == CHAIN_LENGTHS
-    value, low, high = (end if plain or counted else 100 * end for end in (known.value, known.low, known.high))
+    value, low, high = (end if plain or counted else 100 * end for end in (estimate.value, estimate.low, estimate.high))
     digits = 3 if plain else 0 if counted else 1
     return f"{number(value, digits=digits)} {interval(low, high, digits=digits)}".rstrip()

@@ -184,9 +184,9 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
             names = archive.namelist()
             _refuse_strange(bundle, names)
             _refuse_packing(bundle, archive)
-            known = [name for name in dict.fromkeys(names) if belongs(name)]
-            _refuse_large(bundle, sum(archive.getinfo(name).file_size for name in known))
-            for name in known:
+            allowed = [name for name in dict.fromkeys(names) if belongs(name)]
+            _refuse_large(bundle, sum(archive.getinfo(name).file_size for name in allowed))
+            for name in allowed:
                 _unpack(bundle, archive, name, folder)
     except OSError as error:
         hint = "" if bundle.exists() else did_you_mean(str(bundle), files_beside(bundle))
@@ -194,10 +194,10 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
     except (EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         raise StoreError(f"{bundle}: cannot be read: {error}. {_EXPECTED}") from error
     expected = _read_sums(bundle, folder)
-    strange = sorted({*names, *expected} - {*known, *filter(belongs, expected)})
+    strange = sorted({*names, *expected} - {*allowed, *filter(belongs, expected)})
     return [
         *_digest_problems(folder, {name: digest for name, digest in expected.items() if belongs(name)}),
-        *(f"{name} is not in {SUMS}" for name in sorted({*known} - {*expected, SUMS})),
+        *(f"{name} is not in {SUMS}" for name in sorted({*allowed} - {*expected, SUMS})),
         *(f"{name} does not belong in a bundle, and was not checked" for name in strange),
         *(f"{name} is in it {count} times" for name, count in sorted(Counter(names).items()) if count > 1),
     ]

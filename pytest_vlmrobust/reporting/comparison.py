@@ -181,17 +181,17 @@ def marker(name: str) -> str:
 
 def branch_of(manifest: Mapping[str, object]) -> str:
     """Returns the branch that the CI job of a run worked on; empty elsewhere, and for a pull request."""
-    known = ci_variables(manifest)
-    github = known.get("GITHUB_REF", "")
+    variables = ci_variables(manifest)
+    github = variables.get("GITHUB_REF", "")
     if github:
         return github.removeprefix("refs/heads/") if github.startswith("refs/heads/") else ""
-    return known.get("CI_COMMIT_REF_NAME", "") or known.get("BRANCH_NAME", "")
+    return variables.get("CI_COMMIT_REF_NAME", "") or variables.get("BRANCH_NAME", "")
 
 
 def project_of(manifest: Mapping[str, object]) -> str:
     """Returns the repository that the CI job of a run belongs to; empty elsewhere."""
-    known = ci_variables(manifest)
-    return known.get("GITHUB_REPOSITORY", "") or known.get("CI_PROJECT_PATH", "")
+    variables = ci_variables(manifest)
+    return variables.get("GITHUB_REPOSITORY", "") or variables.get("CI_PROJECT_PATH", "")
 
 
 def job_link(environment: Mapping[str, str] = os.environ) -> str:
@@ -227,7 +227,7 @@ def render_comment(
 
 def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str], images: Mapping[str, str], *, most: int) -> str:
     datasets = dict.fromkeys(record.dataset for record in run.records if record.dataset)
-    about = {
+    facts = {
         "model": ", ".join(run.facts.models),
         "data": ", ".join(datasets),
         "run": run.name,
@@ -239,7 +239,7 @@ def _render(run: RunFiles, against: Against, name: str, links: Mapping[str, str]
         marker=Markup(marker(name)),  # noqa: S704 - letters and hyphens
         view=run,
         sentence=f"{run.sentence[:1].upper()}{run.sentence[1:]}",
-        about=about,
+        about=facts,
         models=[*run.several.items()][:most],
         grave=[*([UNREADABLE] if run.damage else []), *run.grave[: max(1, most)]],
         images=images,

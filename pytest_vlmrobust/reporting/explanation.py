@@ -93,8 +93,8 @@ class ViewedTest:
         shown = math.nan if measure.judge == "value" else measure.high if above else measure.low
         beyond = [end for end in (measure.value, shown) if math.isfinite(end)]
         cap = math.ceil(round(100 * max(beyond), 6)) / 100 if above else math.floor(round(100 * min(beyond), 6)) / 100
-        about = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
-        where = [(name, text) for name, text in (*about.items(), ("category", measure.category)) if text]
+        cell = {"model": record.model, "dataset": record.dataset, "setting": record.setting or record.split}
+        where = [(name, text) for name, text in (*cell.items(), ("category", measure.category)) if text]
         name = _NO_IDENTIFIER.sub("-", f"W-{record.id}")
         expires = date.fromisoformat(self.date) + timedelta(days=_WAIVED_DAYS) if self.date else ""
         parts = [f"id: {name}", "owner: ", "reason: ", f"expires: {expires}", f"metric: {measure.metric}"]

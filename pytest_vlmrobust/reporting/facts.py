@@ -90,8 +90,8 @@ class RunFacts(RunScope):
 def policy_replacements(origins: Mapping[str, object]) -> list[str]:
     """Returns a sentence for each change by later thresholds files other than tightening, by model."""
     policies = origins.get("policies")
-    known = policies.items() if isinstance(policies, Mapping) else ()
-    return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replacements_in(policy)]
+    pairs = policies.items() if isinstance(policies, Mapping) else ()
+    return [f"policy of {name}: {sentence}" for name, policy in pairs for sentence in replacements_in(policy)]
 
 
 def purposes(origins: Mapping[str, object], model: str = "") -> list[str]:
@@ -109,8 +109,8 @@ def replacements_in(policy: object) -> list[str]:
 
 def ci_variables(origins: Mapping[str, object]) -> dict[str, str]:
     """Returns the CI variables in the manifest of a run; empty outside CI."""
-    known = origins.get("ci")
-    return {str(name): str(value) for name, value in known.items()} if isinstance(known, Mapping) else {}
+    variables = origins.get("ci")
+    return {str(name): str(value) for name, value in variables.items()} if isinstance(variables, Mapping) else {}
 
 
 # Noise: repeated answers (A/A), in words and next to the thresholds.
@@ -137,7 +137,7 @@ def noise_lines(repeat: Repeatability) -> list[str]:
 def noise_by_metric(repeat: Repeatability) -> list[tuple[str, str, str]]:
     """Returns each metric with its measured and largest noise in its unit, smallest first."""
     ordered = sorted(repeat.noise, key=lambda metric: (repeat.noise_high[metric], metric))
-    units = {metric: known.unit if (known := quantities().get(metric)) else "" for metric in ordered}
+    units = {metric: metric_facts.unit if (metric_facts := quantities().get(metric)) else "" for metric in ordered}
     return [
         (metric, number(repeat.noise[metric], units[metric]), number(repeat.noise_high[metric], units[metric]))
         for metric in ordered

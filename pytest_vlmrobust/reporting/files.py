@@ -104,8 +104,8 @@ def read_run(directory: Path) -> RunFiles:
 def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[str, Any], damage: str) -> RunFacts:
     repeatability = tuple(from_plain(each, Repeatability) for each in manifest.get("repeatability", ()))
     models = mapping(manifest.get("models"))
-    known = {name: {"fingerprint": fingerprints[name]} if name in fingerprints else {} for name in models}
-    origins = {**manifest, "models": {name: {**mapping(origin), **known[name]} for name, origin in models.items()}}
+    extra = {name: {"fingerprint": fingerprints[name]} if name in fingerprints else {} for name in models}
+    origins = {**manifest, "models": {name: {**mapping(origin), **extra[name]} for name, origin in models.items()}}
     warnings = map(str, manifest.get("warnings", noise_warnings(repeatability)))
     return RunFacts(
         models=tuple(models),
@@ -178,8 +178,8 @@ def annotation_lines(view: RunView, environment: Mapping[str, str] = os.environ)
 
 
 def _annotation(kind: str, title: str, text: str, place: Mapping[str, str]) -> str:
-    about = {**place, "title": title}
-    attributes = ",".join(f"{name}={_github(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in about.items())
+    values = {**place, "title": title}
+    attributes = ",".join(f"{name}={_github(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in values.items())
     return f"::{kind} {attributes}::{_github(text)}"
 
 

@@ -114,21 +114,21 @@ def changes(points: Sequence[Point]) -> list[Change]:
 
     The points are of one series, the oldest first; those without an interval show nothing.
     """
-    known = [point for point in points if point.has_interval]
+    measured = [point for point in points if point.has_interval]
     result: list[Change] = []
     lowest: Point | None = None  # the run since the last change with the lowest upper end
     highest: Point | None = None  # and the run with the highest lower end; the latest of ties
-    for point in known:
-        low, high = _ends(point, len(known))
-        if lowest is not None and low > _ends(lowest, len(known))[1]:
+    for point in measured:
+        low, high = _ends(point, len(measured))
+        if lowest is not None and low > _ends(lowest, len(measured))[1]:
             result.append(Change(lowest, point))
             lowest = highest = None
-        elif highest is not None and high < _ends(highest, len(known))[0]:
+        elif highest is not None and high < _ends(highest, len(measured))[0]:
             result.append(Change(highest, point))
             lowest = highest = None
-        if lowest is None or high <= _ends(lowest, len(known))[1]:
+        if lowest is None or high <= _ends(lowest, len(measured))[1]:
             lowest = point
-        if highest is None or low >= _ends(highest, len(known))[0]:
+        if highest is None or low >= _ends(highest, len(measured))[0]:
             highest = point
     return result
 
@@ -143,15 +143,15 @@ def change_lines(points: Sequence[Point]) -> list[str]:
 
     The points are of one series, the oldest first.
     """
-    known = [point for point in points if point.has_interval]
-    alone = quantity(len(points) - len(known), "run has no interval and shows", "runs have no interval and show")
-    without = [f"{alone} no change"] if len(known) < len(points) else []
+    measured = [point for point in points if point.has_interval]
+    alone = quantity(len(points) - len(measured), "run has no interval and shows", "runs have no interval and show")
+    without = [f"{alone} no change"] if len(measured) < len(points) else []
     without += [f"{PARTIAL_MARK} {PARTIAL}"] if any(point.n_samples for point in points) else []
-    if len(known) < 2:
-        return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(known)}", *without]
+    if len(measured) < 2:
+        return [f"not enough runs for changes: 2 with an interval are needed, and there are {len(measured)}", *without]
     shown = changes(points)
     risk = f"risk of one too many: at most {percent(RISK, 0)} for this series"
-    count = f"{quantity(len(shown), 'change is', 'changes are') if shown else 'no change is'} shown in {len(known)} runs"
+    count = f"{quantity(len(shown), 'change is', 'changes are') if shown else 'no change is'} shown in {len(measured)} runs"
     smaller = "smaller ones may be there: vlmrobust compare pairs the samples of two runs"
     return [*map(str, shown), f"{count} ({risk}); {smaller}", *without]
 

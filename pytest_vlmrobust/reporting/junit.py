@@ -129,15 +129,15 @@ def decision_cases(view: RunView) -> list[ET.Element]:
     cases = []
     kinds = {**_KIND_OF, **({Decision.INCONCLUSIVE: "failure"} if _is_set(view.facts.origins, "vlm_junit_strict") else {})}
     for name, part in view.by_model.items():
-        said = f"{part.word}: {part.sentence}"
+        sentence = f"{part.word}: {part.sentence}"
         if part.decision is not view.decision:
-            said += f"; the run as a whole is {view.word}: {view.sentence}"
+            sentence += f"; the run as a whole is {view.word}: {view.sentence}"
         node = _named_case(f"{_OF_MODEL}{name}", _DECISION, 0.0)
         if not _is_set(view.facts.origins, _PLAIN):
             _add_properties(node, {"vlm.model": name, "vlm.verdict": str(part.decision)}.items())
-        text = "\n".join([said, *view.grave])
+        text = "\n".join([sentence, *view.grave])
         if kind := kinds.get(part.decision):
-            _add_result(node, kind, on_one_line(said, None), text, **({"type": "pytest.skip"} if kind == "skipped" else {}))
+            _add_result(node, kind, on_one_line(sentence, None), text, **({"type": "pytest.skip"} if kind == "skipped" else {}))
         else:
             ET.SubElement(node, "system-out").text = visible(text)
         cases.append(node)
@@ -190,7 +190,7 @@ def _warnings(record: Record) -> list[str]:
 
 
 def _not_shown(record: Record) -> list[str]:
-    return [on_one_line(about.reason) for measure in record.measures for about in measure.not_shown]
+    return [on_one_line(rule.reason) for measure in record.measures for rule in measure.not_shown]
 
 
 def _repeat_properties(repeat: Repeatability) -> dict[str, str]:

@@ -257,9 +257,9 @@ _EVIDENCE: Mapping[str, Callable[[RunView], str]] = {
 # How Markdown is written: every value that a template prints is escaped.
 
 
-def render(template: str, **about: Any) -> str:
+def render(template: str, **content: Any) -> str:
     """Renders a template of this package."""
-    return _environment().get_template(template).render(about).rstrip("\n") + "\n"
+    return _environment().get_template(template).render(content).rstrip("\n") + "\n"
 
 
 @cache

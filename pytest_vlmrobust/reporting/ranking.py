@@ -90,8 +90,8 @@ def _header(ranking: Ranking) -> tuple[str, ...]:
 
 
 def _row(standing: Standing, ranking: Ranking) -> tuple[str, ...]:
-    known = standing.rank is not None
-    ranks = (str(standing.rank), f"{standing.rank_best} to {standing.rank_worst}") if known else ("not ranked", "")
+    ranked = standing.rank is not None
+    ranks = (str(standing.rank), f"{standing.rank_best} to {standing.rank_worst}") if ranked else ("not ranked", "")
     return (standing.model, *ranks, *(_value(standing.values[quantity.name], quantity.unit) for quantity in ranking.quantities))
 
 

@@ -124,8 +124,8 @@ def results(view: RunView) -> dict[str, Any]:
 
 
 def _rule_not_shown(rule: OpenRule) -> RuleNotShown:
-    about, measure = dataclasses.asdict(rule.about), rule.measure
-    return RuleNotShown(**about, key=rule.record.key, metric=measure.metric, category=measure.category, value=measure.value)
+    rule_facts, measure = dataclasses.asdict(rule.about), rule.measure
+    return RuleNotShown(**rule_facts, key=rule.record.key, metric=measure.metric, category=measure.category, value=measure.value)
 
 
 def results_json(view: RunView) -> str:
@@ -205,5 +205,5 @@ def _plain_cell(value: Any) -> Any:
 
 def _measure_columns(measure: Measure) -> dict[str, Any]:
     numbers = {name: getattr(measure, name) for name in _NUMBERS}
-    known = {name: repr(value) for name, value in numbers.items() if not math.isnan(value)}
-    return {**{name: getattr(measure, name) for name in _OF_MEASURE}, **known, "verdict": str(measure.outcome)}
+    defined = {name: repr(value) for name, value in numbers.items() if not math.isnan(value)}
+    return {**{name: getattr(measure, name) for name in _OF_MEASURE}, **defined, "verdict": str(measure.outcome)}

@@ -78,19 +78,19 @@ class Subject:
     def title(self, decision: str) -> str:
         """Returns the title of the run's page, for browsers and PDF files."""
         models, data = first_few(map(str, self.models), _MOST), first_few(self.datasets, _MOST)
-        about = " on ".join(filter(None, (models, data)))
+        judged = " on ".join(filter(None, (models, data)))
         policies = " ".join(dict.fromkeys(policy.sha256[:_SHOWN] for policy in self.policies if policy.sha256))
         versions = (self.date, f"pytest-vlmrobust {self.version}".strip(), f"policy {policies}" if policies else "no policy")
-        return on_one_line(", ".join(filter(None, (f"{decision}: {about}" if about else decision, *versions))))
+        return on_one_line(", ".join(filter(None, (f"{decision}: {judged}" if judged else decision, *versions))))
 
 
 def subject(records: Sequence[Record], origins: Mapping[str, object], policies: Sequence[Applied]) -> Subject:
     """Returns the subject of a run under these policies."""
-    known = mapping(origins.get("models"))
-    names = sorted({*known, *(record.model for record in records if record.model and record.dataset)})  # as manifests do
+    models = mapping(origins.get("models"))
+    names = sorted({*models, *(record.model for record in records if record.model and record.dataset)})  # as manifests do
     run, date, version = (str(origins.get(name) or "") for name in ("run", "date", "version"))
     return Subject(
-        tuple(_model(name, mapping(known.get(name))) for name in names),
+        tuple(_model(name, mapping(models.get(name))) for name in names),
         _data(records),
         policies,
         run,
@@ -100,8 +100,8 @@ def subject(records: Sequence[Record], origins: Mapping[str, object], policies: 
 
 
 def _model(name: str, origin: Mapping[str, Any]) -> Model:
-    said = mapping(origin.get("fingerprint"))
-    weights = mapping(said.get("weights")) or mapping(mapping(said.get("identity")).get("model"))
+    fingerprint = mapping(origin.get("fingerprint"))
+    weights = mapping(fingerprint.get("weights")) or mapping(mapping(fingerprint.get("identity")).get("model"))
     digest = str(weights.get("sha256") or weights.get("commit") or "")[:_SHOWN]
     revision = str(origin.get("revision") or "")
     version = f"revision {revision}" if revision else f"weights {digest}" if digest else _UNKNOWN
@@ -156,9 +156,9 @@ def open_rules(records: Iterable[Record]) -> list[list[OpenRule]]:
     groups: dict[tuple[str, str, bool], list[OpenRule]] = {}
     for record in records:
         for measure in record.measures:
-            for about in measure.not_shown:
-                rule = OpenRule(record, measure, about)
-                groups.setdefault((record.model, about.rule, rule.undecided), []).append(rule)
+            for not_shown in measure.not_shown:
+                rule = OpenRule(record, measure, not_shown)
+                groups.setdefault((record.model, not_shown.rule, rule.undecided), []).append(rule)
     return sorted((sorted(group, key=_openness) for group in groups.values()), key=lambda group: _openness(group[0]))
 
 
@@ -224,12 +224,12 @@ class Applied:
 
 def applied_policies(records: Iterable[Record], facts: RunFacts) -> list[Applied]:
     """Returns the policy of each model or family of models in the records or the manifest."""
-    known = mapping(facts.origins.get("policies"))
-    by_model: dict[str, list[Record]] = {name: [] for name in (*known, *facts.policies)}
+    policies = mapping(facts.origins.get("policies"))
+    by_model: dict[str, list[Record]] = {name: [] for name in (*policies, *facts.policies)}
     for record in records:
         if record.policy_sha256 or any(measure.waiver for measure in record.measures):
             by_model.setdefault(record.model, []).append(record)
-    return [_applied(model, group, facts, mapping(known.get(model))) for model, group in by_model.items()]
+    return [_applied(model, group, facts, mapping(policies.get(model))) for model, group in by_model.items()]
 
 
 def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:

@@ -137,8 +137,8 @@ class Sweep:
     @property
     def drops(self) -> list[Line]:
         """The settings that may be ranked with others, by their drop, the largest first."""
-        known = [line for line in self._lines(_DROP) if _is_ranked(line.record)]
-        return sorted(known, key=lambda line: (-line.measure.value, line.record.id))
+        lines = [line for line in self._lines(_DROP) if _is_ranked(line.record)]
+        return sorted(lines, key=lambda line: (-line.measure.value, line.record.id))
 
     @property
     def flips(self) -> list[tuple[Line, Measure]]:
@@ -151,8 +151,8 @@ class Sweep:
     @property
     def rungs(self) -> list[Line]:
         """The accuracy at each rung of the ladder of resolutions, smallest images first."""
-        known = [line for line in self._lines("accuracy") if line.record.family == LADDER and line.record.level.isdecimal()]
-        return sorted(known, key=lambda line: int(line.record.level))
+        lines = [line for line in self._lines("accuracy") if line.record.family == LADDER and line.record.level.isdecimal()]
+        return sorted(lines, key=lambda line: int(line.record.level))
 
     @property
     def merged_sizes(self) -> set[str]:
@@ -254,8 +254,8 @@ class FamilyMap:
 
     def worst(self, column: str) -> Line | None:
         """Returns the setting of a column that loses most."""
-        known = [(-math.inf if math.isnan(spot.measure.value) else spot.measure.value, spot) for spot in self.spots(column)]
-        return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+        pairs = [(-math.inf if math.isnan(spot.measure.value) else spot.measure.value, spot) for spot in self.spots(column)]
+        return max(pairs, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 @dataclass(frozen=True, slots=True)

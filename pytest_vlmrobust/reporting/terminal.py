@@ -106,30 +106,30 @@ def _rows(text: str, width: int) -> int:
 def _numbers(console: Console, view: RunView) -> None:
     """Prints the key numbers of each model and dataset, in lines that break between two numbers only."""
     headlines = view.numbers
-    blocks = [_filled(_parts(about, intervals=console.width >= _WIDE), console.width) for about in headlines]
+    blocks = [_filled(_parts(headline, intervals=console.width >= _WIDE), console.width) for headline in headlines]
     if sum(map(len, blocks)) > _NUMBER_ROWS:
         blocks = [[f"{first.rstrip(',')} …" if more else first] for first, *more in blocks]
     room = _NUMBER_ROWS if len(blocks) <= _NUMBER_ROWS else _NUMBER_ROWS - 1
-    for about, block in zip(headlines[:room], blocks, strict=False):
-        name = _name(about)
+    for headline, block in zip(headlines[:room], blocks, strict=False):
+        name = _name(headline)
         console.print(f"[bold]{_markup(name)}[/]{_markup(block[0].removeprefix(name))}", soft_wrap=True)
         for line in block[1:]:
             console.print(_markup(line), soft_wrap=True)
     if len(blocks) > room:
         more = quantity(len(blocks) - room, "more pair of model and dataset", "more pairs of model and dataset")
         console.print(f"… and {more}{_read_in(view.facts)}", style="dim", soft_wrap=True)
-    if marks := legend(number for about in headlines for number in about.numbers):
+    if marks := legend(number for headline in headlines for number in headline.numbers):
         console.print(marks, style="dim", soft_wrap=True)
 
 
-def _name(about: Headline) -> str:
-    return on_one_line(f"{about.model} on {about.dataset}:")
+def _name(headline: Headline) -> str:
+    return on_one_line(f"{headline.model} on {headline.dataset}:")
 
 
-def _parts(about: Headline, *, intervals: bool) -> list[str]:
+def _parts(headline: Headline, *, intervals: bool) -> list[str]:
     """Returns the unbreakable parts of the numbers' line: the name, and each number with its comma."""
-    shown = [on_one_line(number.shown(intervals=intervals)) for number in about.numbers]
-    return [_name(about), *(f"{number}," for number in shown[:-1]), shown[-1]]
+    shown = [on_one_line(number.shown(intervals=intervals)) for number in headline.numbers]
+    return [_name(headline), *(f"{number}," for number in shown[:-1]), shown[-1]]
 
 
 def _filled(parts: Sequence[str], width: int) -> list[str]:
@@ -287,10 +287,10 @@ def _open_rules(console: Console, view: RunView, room: int) -> None:
     groups = [group for group in view.open_rules if group[0].undecided]
     shown = groups[: room if len(groups) <= room else max(0, room - 1)]
     for worst, *others in shown:
-        about, measure = worst.about, worst.measure
-        value = " ".join(filter(None, [measure.shown, interval(about.low, about.high, measure.unit)]))
+        rule, measure = worst.about, worst.measure
+        value = " ".join(filter(None, [measure.shown, interval(rule.low, rule.high, measure.unit)]))
         tests = f", {quantity(len(others) + 1, 'test')}" if others else ""
-        line = on_one_line(f"{about.rule}: {measure.called} {value}, bound {about.bound}{tests}, allowed")
+        line = on_one_line(f"{rule.rule}: {measure.called} {value}, bound {rule.bound}{tests}, allowed")
         console.print(f"[yellow]undecided[/] {_markup(_cut(line, console.width - len('undecided ')))}", soft_wrap=True)
     if left := len(groups) - len(shown):
         more = quantity(left, "more rule is", "more rules are") if shown else quantity(left, "rule is", "rules are")

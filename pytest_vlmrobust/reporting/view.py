@@ -260,8 +260,8 @@ class RunView:
         if self.decision not in (Decision.NO_GO, Decision.INCONCLUSIVE):
             return []
         explained = [test.record for test in self.explained]
-        about = {(record.model, record.dataset) for record in explained}
-        others = [t.record for t in self.tests if not t.is_explained and (t.record.model, t.record.dataset) in about]
+        pairs = {(record.model, record.dataset) for record in explained}
+        others = [t.record for t in self.tests if not t.is_explained and (t.record.model, t.record.dataset) in pairs]
         questions: dict[tuple[str, str], WorstQuestion] = {}
         for records in (explained, others):  # the first question of each test, then the second
             ranked = zip_longest(*([WorstQuestion(record, example) for example in record.examples] for record in records))

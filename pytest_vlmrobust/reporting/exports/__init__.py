@@ -30,13 +30,13 @@ def new_directory(out: Path, danger: str) -> Iterator[Path]:
         staged.replace(out)
 
 
-def chosen_models(run: Path, known: Sequence[str], model: str) -> list[str]:
+def chosen_models(run: Path, models: Sequence[str], model: str) -> list[str]:
     """Returns the models of a run to export: the given one, or all that it measured."""
-    if not known:
+    if not models:
         raise UsageError(f"{str(run)!r}: the run measured nothing that could be exported")
-    if model and model not in known:
-        raise UnknownName("model", model, known, where="--model")
-    return [model] if model else list(known)
+    if model and model not in models:
+        raise UnknownName("model", model, models, where="--model")
+    return [model] if model else list(models)
 
 
 def targets_of(sample: Sample) -> list[str]:

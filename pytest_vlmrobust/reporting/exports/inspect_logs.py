@@ -126,7 +126,7 @@ def _is_lost(cell: Cell, run: RunFiles) -> bool:
 
 def _metadata(cell: Cell, test: ViewedTest | None, run: RunFiles) -> dict[str, Any]:
     none = LOST if _is_lost(cell, run) else "no test was about this cell alone"
-    about = {
+    facts = {
         "run": run.manifest.get("run", ""),
         "decision_of_run": run.decision,
         "verdict": "" if test is None else test.record.outcome,
@@ -136,7 +136,7 @@ def _metadata(cell: Cell, test: ViewedTest | None, run: RunFiles) -> dict[str, A
         "commit": run.manifest.get("commit", ""),
         "pictures": "not in this log",
     }
-    return {name: on_one_line(str(value)) for name, value in about.items() if str(value)}
+    return {name: on_one_line(str(value)) for name, value in facts.items() if str(value)}
 
 
 def _score_of_cell(values: Sequence[float], total: int, test: ViewedTest | None) -> Any:
@@ -173,7 +173,7 @@ def _samples(sample: Sample, answers: Sequence[Answer], cell: Cell) -> Iterator[
         failed = isnan(answer.score.value)
         stop: Any = _STOPS.get(prediction.finish_reason, "unknown")
         output = ModelOutput.from_content(on_one_line(cell.model), without_halves(prediction.text), stop)
-        about = {
+        facts = {
             "category": sample.category,
             "group": sample.group,
             "task": sample.task,
@@ -189,7 +189,7 @@ def _samples(sample: Sample, answers: Sequence[Answer], cell: Cell) -> Iterator[
             messages=[ChatMessageUser(content=question), *([] if failed else [output.message])],
             output=ModelOutput(model=on_one_line(cell.model), error=why) if failed else output,
             scores={_SCORER: _score(answer)},
-            metadata={name: without_halves(str(value)) for name, value in about.items() if value},
+            metadata={name: without_halves(str(value)) for name, value in facts.items() if value},
             error=_error(why) if failed else None,
         )
 

@@ -65,7 +65,7 @@ def sarif(run: RunFiles) -> dict[str, Any]:
         **({"toolExecutionNotifications": lost} if lost else {}),
     }
     commit = str(run.manifest.get("commit", ""))
-    about = {
+    properties = {
         "vlm.decision": str(run.decision),
         "vlm.date": str(run.manifest.get("date", "")),
         "vlm.models": sorted(map(on_one_line, run.facts.models)),
@@ -82,7 +82,7 @@ def sarif(run: RunFiles) -> dict[str, Any]:
                 "automationDetails": {"id": f"vlmrobust/{on_one_line(str(run.manifest.get('run', '')))}"},
                 "invocations": [invocation],
                 "results": results,
-                "properties": about,
+                "properties": properties,
             }
         ],
     }
@@ -157,7 +157,7 @@ def _sentence(measure: Measure) -> str:
 def _result(test: ViewedTest, rule: str, text: str, run: RunFiles, measure: Measure | None = None) -> dict[str, Any]:
     record = test.record
     outcome = record.outcome if measure is None else measure.outcome
-    about: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "vlm.verdict": str(outcome),
         "vlm.model": on_one_line(record.model),
         "vlm.dataset": on_one_line(record.dataset),
@@ -165,8 +165,8 @@ def _result(test: ViewedTest, rule: str, text: str, run: RunFiles, measure: Meas
     }
     if measure is not None:
         numbers = {"value": measure.value, "low": measure.low, "high": measure.high}
-        about |= {"vlm.metric": on_one_line(measure.called), "vlm.n": measure.n}
-        about |= {f"vlm.{name}": value for name, value in numbers.items() if math.isfinite(value)}
+        properties |= {"vlm.metric": on_one_line(measure.called), "vlm.n": measure.n}
+        properties |= {f"vlm.{name}": value for name, value in numbers.items() if math.isfinite(value)}
     waiver = measure.waiver if measure is not None and outcome is Outcome.WAIVED else ""
     file = record.nodeid.partition("::")[0]
     source = measure.source if measure is not None and measure.source else f"{file}:1" if file else ""
@@ -177,14 +177,14 @@ def _result(test: ViewedTest, rule: str, text: str, run: RunFiles, measure: Meas
         **_location(source, record.nodeid or record.id),
         "partialFingerprints": {"vlmTest/v1": _fingerprint(rule, record.key, measure.called if measure is not None else "")},
         **({"suppressions": [_suppression(waiver, run.manifest)]} if waiver else {}),
-        "properties": {name: value for name, value in about.items() if value != ""},
+        "properties": {name: value for name, value in properties.items() if value != ""},
     }
 
 
 def _suppression(waiver: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the waiver that covers a breach, with owner and last day if in the manifest."""
-    known = (each for policy in _policies(manifest) for each in policy.get("waivers", ()) if each["id"] == waiver)
-    entry = next(known, {"owner": "unknown", "expires": "unknown", "reason": ""})
+    matching = (each for policy in _policies(manifest) for each in policy.get("waivers", ()) if each["id"] == waiver)
+    entry = next(matching, {"owner": "unknown", "expires": "unknown", "reason": ""})
     text = f"waiver {waiver}, owner {entry['owner']}, until {entry['expires']}: {entry['reason']}"
     return {"kind": "external", "status": "accepted", "justification": on_one_line(text)}
 

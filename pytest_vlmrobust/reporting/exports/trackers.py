@@ -88,40 +88,40 @@ def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -
         existing = client.get_experiment_by_name(experiment)
         place = client.create_experiment(experiment) if existing is None else existing.experiment_id
         written = []
-        for about in _model_runs(run, model):
-            same = f"tags.`vlm.run` = '{_quoted(about.run)}' and tags.`vlm.model` = '{_quoted(about.model)}'"
+        for part in _model_runs(run, model):
+            same = f"tags.`vlm.run` = '{_quoted(part.run)}' and tags.`vlm.model` = '{_quoted(part.model)}'"
             for earlier in client.search_runs([place], same, max_results=1):
                 raise UsageError(
-                    f"{on_one_line(about.name)} is in experiment {experiment!r} already, as run {earlier.info.run_id}: "
+                    f"{on_one_line(part.name)} is in experiment {experiment!r} already, as run {earlier.info.run_id}: "
                     "delete it there, or name another --experiment"
                 )
-            made = client.create_run(place, run_name=about.name)
+            made = client.create_run(place, run_name=part.name)
             try:
-                _fill(client, made.info.run_id, about, run)
+                _fill(client, made.info.run_id, part, run)
             except BaseException:
                 client.delete_run(made.info.run_id)  # a part of a run would be taken for the whole
                 raise
-            written.append((about, f"experiment {experiment}, run {made.info.run_id}"))
+            written.append((part, f"experiment {experiment}, run {made.info.run_id}"))
     except MlflowException as error:
         raise UsageError(f"MLflow refused {uri or 'its default store'!r}: {on_one_line(str(error))}") from error
     return written
 
 
-def _fill(client: Any, number: str, about: ModelRun, run: RunFiles) -> None:
+def _fill(client: Any, number: str, part: ModelRun, run: RunFiles) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
     now = client.get_run(number).info.start_time
-    parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in about.parameters.items()]
-    metrics = [Metric(_mlflow_name(each.name), each.value, now, each.step) for each in about.numbers]
+    parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in part.parameters.items()]
+    metrics = [Metric(_mlflow_name(each.name), each.value, now, each.step) for each in part.numbers]
     for start in range(0, len(parameters), _BATCH):
         client.log_batch(number, params=parameters[start : start + _BATCH])
-    client.log_batch(number, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in about.tags.items()])
+    client.log_batch(number, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in part.tags.items()])
     for start in range(0, len(metrics), _METRICS):
         client.log_batch(number, metrics=metrics[start : start + _METRICS])
     with tempfile.TemporaryDirectory() as folder:
         for file in _report_files(run, Path(folder)):
             client.log_artifact(number, str(file))
-    client.set_terminated(number, "FAILED" if about.decision is Decision.INCOMPLETE else "FINISHED")
+    client.set_terminated(number, "FAILED" if part.decision is Decision.INCOMPLETE else "FINISHED")
 
 
 def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> list[tuple[ModelRun, str]]:
@@ -138,32 +138,32 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
     untold = ("disable_git", "disable_code", "silent", "x_disable_stats", "x_disable_machine_info")
     private = wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(untold, True))
     written = []
-    for about in _model_runs(run, model):
+    for part in _model_runs(run, model):
         tracked = wandb.init(
             mode="offline",
             dir=str(out),
             project=project,
-            name=about.name,
-            group=about.run,
-            tags=[str(about.decision)],
-            config={**about.parameters, **about.tags},
+            name=part.name,
+            group=part.run,
+            tags=[str(part.decision)],
+            config={**part.parameters, **part.tags},
             reinit="create_new",
             settings=private,
         )
-        rows = list(_rows(about.view))
+        rows = list(_rows(part.view))
         tracked.log({"measures": wandb.Table(columns=[*_COLUMNS, *_JUDGED], data=rows, allow_mixed_types=True)})
-        tracked.summary.update({"decision": str(about.decision), **{each.name: each.value for each in about.numbers}})
+        tracked.summary.update({"decision": str(part.decision), **{each.name: each.value for each in part.numbers}})
         for file in _report_files(run, Path(tracked.dir)):
             tracked.save(str(file), base_path=tracked.dir, policy="now")
         where = Path(tracked.settings.sync_dir)
-        tracked.finish(exit_code=EXIT_CODES[about.decision] if about.decision is Decision.INCOMPLETE else 0)
-        written.append((about, str(where)))
+        tracked.finish(exit_code=EXIT_CODES[part.decision] if part.decision is Decision.INCOMPLETE else 0)
+        written.append((part, str(where)))
     return written
 
 
 def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
-    known = [*run.facts.models] or sorted({record.model for record in run.records} - {""})
-    return [_model_run(run, name) for name in chosen_models(run.directory, known, model)]
+    models = [*run.facts.models] or sorted({record.model for record in run.records} - {""})
+    return [_model_run(run, name) for name in chosen_models(run.directory, models, model)]
 
 
 def _model_run(run: RunFiles, model: str) -> ModelRun:

@@ -56,14 +56,14 @@ def charts(sweep: Sweep) -> list[Chart]:
 
 
 def _worst_settings(sweep: Sweep) -> Chart | None:
-    known = sweep.drops
-    if not known:
+    drops = sweep.drops
+    if not drops:
         return None
-    ranked = known[:_MOST]
-    rest = f" The {len(ranked)} worst of {len(known)} settings." if len(known) > len(ranked) else ""
+    ranked = drops[:_MOST]
+    rest = f" The {len(ranked)} worst of {len(drops)} settings." if len(drops) > len(ranked) else ""
     part = f" {PARTIAL_MARK} {PARTIAL}." if any(line.part for line in ranked) else ""
     return Chart(
-        "Settings that cost most" if len(known) > 1 else "What the setting costs",
+        "Settings that cost most" if len(drops) > 1 else "What the setting costs",
         f"Drop of accuracy, its interval, and the bound (vertical tick) of the rule that decided.{rest}"
         f"{_by_value_note(ranked)}{part}",
         drawing.ranking(
@@ -104,8 +104,8 @@ def _by_value_note(lines: Iterable[Line]) -> str:
 
 def resolution_curve(sweep: Sweep) -> Chart | None:
     """Returns accuracy against image size, marking rungs that reached the model at the same size."""
-    known, merged = sweep.rungs, sweep.merged_sizes
-    if len(known) < 2:
+    lines, merged = sweep.rungs, sweep.merged_sizes
+    if len(lines) < 2:
         return None
     rungs = [
         Point(
@@ -117,7 +117,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
             _rung_told(line),
             hollow=line.record.received in merged,
         )
-        for line in known
+        for line in lines
     ]
     marked = sum(rung.hollow for rung in rungs)
     collapsed_note = f" Hollow ({marked}): the model's preprocessor resized it to the same size as a neighbour." if marked else ""
@@ -138,7 +138,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
             ends=(0.0, 102.0),
         ),
         ("long edge", "accuracy", "interval", "reached the model as", "other rungs"),
-        [(line, _rung_row(line, same=line.record.received in merged)) for line in known],
+        [(line, _rung_row(line, same=line.record.received in merged)) for line in lines],
         tuple(dict.fromkeys(note for record in sweep.summaries for note in record.notes)),
     )
 

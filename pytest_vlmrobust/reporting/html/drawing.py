@@ -215,8 +215,8 @@ def line(
 
     ``levels`` are values to compare with, dashed lines; without ``ends`` points and levels decide how far the axis goes.
     """
-    known = [end for point in points for end in (point.value, point.low, point.high)]
-    scale = _Scale(*ends) if ends else _Scale.over([*known, *(level for _, level in levels)])
+    numbers = [end for point in points for end in (point.value, point.low, point.high)]
+    scale = _Scale(*ends) if ends else _Scale.over([*numbers, *(level for _, level in levels)])
     top, bottom = 22.0, 196.0
     ticks = scale.ticks(6)
     left = 8 + max((_text_width(_tick_words(tick)) for tick in ticks), default=0.0)
@@ -343,8 +343,8 @@ class _Scale:
     @classmethod
     def over(cls, ends: Iterable[float]) -> _Scale:
         """Returns a scale that contains the finite values, with a margin except at 0."""
-        known = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
-        low, high = min(known), max(known)
+        finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
+        low, high = min(finite), max(finite)
         margin = (high - low) * 0.05 or 0.05
         return cls(low if low == 0 < high else low - margin, high if high == 0 > low else high + margin)
 
@@ -428,8 +428,8 @@ def _reveal(
 def _tooltip(mark: Bar | Point) -> str:
     if mark.tooltip or not math.isfinite(mark.value):
         return mark.tooltip or "undefined"
-    known = math.isfinite(mark.low) and math.isfinite(mark.high) and mark.low < mark.high
-    return f"{number(mark.value)} [{number(mark.low)}, {number(mark.high)}]" if known else number(mark.value)
+    has_interval = math.isfinite(mark.low) and math.isfinite(mark.high) and mark.low < mark.high
+    return f"{number(mark.value)} [{number(mark.low)}, {number(mark.high)}]" if has_interval else number(mark.value)
 
 
 def _units(value: float) -> str:

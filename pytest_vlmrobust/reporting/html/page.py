@@ -63,8 +63,8 @@ def templates() -> Environment:
 def render_page(template: str, **content: Any) -> str:
     """Returns a page without a drill-down; the same content gives the same text."""
     script = asset("common.js")
-    about = {"security": security(asset("style.css"), script), "script": script}
-    return templates().get_template(template).render(**content, **about)
+    shared = {"security": security(asset("style.css"), script), "script": script}
+    return templates().get_template(template).render(**content, **shared)
 
 
 def render_questions(profile: Profile) -> str:

@@ -60,9 +60,9 @@ def drill_down(shown: Sequence[ViewedTest], pictures: Mapping[str, str]) -> Mark
         record = test.record
         examples = [_example(example, placed, questions) for example in record.examples[:left]]
         left -= len(examples)
-        known: dict[str, Any] = {"name": names[record.key], "command": test.command, "examples": examples}
-        known["elsewhere"] = len(record.examples) - len(examples)
-        tests.append(_readable({**_content(test), **known}))
+        extra: dict[str, Any] = {"name": names[record.key], "command": test.command, "examples": examples}
+        extra["elsewhere"] = len(record.examples) - len(examples)
+        tests.append(_readable({**_content(test), **extra}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
     printed = {"tests": _PRINTED_TESTS, "samples": _PRINTED_SAMPLES}
     content = {"marks": marks, "printed": printed, "pictures": held, "tests": tests}

@@ -55,14 +55,14 @@ class Address:
     @classmethod
     def read(cls, pairs: Iterable[tuple[str, str]]) -> Address:
         """Reads the names and values of an address; what there is not is a UsageError."""
-        known = {field.name: field.type for field in fields(cls)}
+        types = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
         for number, (name, value) in enumerate(pairs):
-            if name not in known:
-                raise UnknownName("part of the address", name, known)
+            if name not in types:
+                raise UnknownName("part of the address", name, types)
             if number >= _MOST_VALUES or len(value) > LONGEST_VALUE:
                 raise UsageError(f"the address is too long: expected up to {_MOST_VALUES} values of {LONGEST_VALUE} characters")
-            if known[name] == "int":
+            if types[name] == "int":
                 if not _NUMBER.fullmatch(value):
                     raise UsageError(f"the address has {name}={value!r}, expected a whole number of up to 9 digits")
                 values[name] = int(value)

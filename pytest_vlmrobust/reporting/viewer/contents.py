@@ -197,15 +197,15 @@ def galleries(
     """Returns the images side by side: clean, then as shown, apart for runs whose models saw other pixels."""
     result: list[dict[str, Any]] = []
     for setting in dict.fromkeys((CLEAN_NAME, under)):
-        known: dict[tuple[str, ...], dict[str, Any]] = {}
+        by_digests: dict[tuple[str, ...], dict[str, Any]] = {}
         for run in runs:
             if answered and run.name not in answered:
                 continue
             gallery = _gallery(run.pictures, address, run.name, setting, seen)
-            same = known.setdefault(gallery["digests"], gallery)
+            same = by_digests.setdefault(gallery["digests"], gallery)
             if same is not gallery:
                 same["runs"].append(run.name)
-        result += known.values()
+        result += by_digests.values()
     return result
 
 

@@ -217,7 +217,7 @@ class Pages:
         models = list(dict.fromkeys(cell.model for cell in cells))
         datasets = list(dict.fromkeys(cell.dataset for cell in cells))
         categories = browser.categories(address.dataset)
-        known = {"model": models, "dataset": datasets, "setting": [*of_levels, *settings], "category": categories}
+        values = {"model": models, "dataset": datasets, "setting": [*of_levels, *settings], "category": categories}
         return {
             "models": models,
             "datasets": datasets,
@@ -225,9 +225,9 @@ class Pages:
             "names": names,
             "categories": categories,
             "unknown": [
-                f"No answer here has the {name} {value!r}.{did_you_mean(value, known[name])}"
+                f"No answer here has the {name} {value!r}.{did_you_mean(value, values[name])}"
                 for name, value in address.filters.items()
-                if name in known and value not in known[name]
+                if name in values and value not in values[name]
             ],
             "verdicts": [str(outcome) for outcome in WORST_FIRST],
             "several": len(people) > 1,

@@ -78,12 +78,12 @@ class ShownRun:
             problem = str(error)
         decision = str(manifest.get("decision", ""))
         models, data = manifest.get("models", {}), sorted({record.dataset for record in records if record.dataset})
-        about = {"date": str(manifest.get("date", "")), "models": ", ".join(map(str, models)), "data": ", ".join(data)}
+        facts = {"date": str(manifest.get("date", "")), "models": ", ".join(map(str, models)), "data": ", ".join(data)}
         changed = [stamp for name in (FILE_NAME, f"{FILE_NAME}-wal", self._journal.path.name) if (stamp := self._changed(name))]
         return RunState(
             self.name,
             Decision(decision) if decision in set(Decision) else None,
-            {name: text for name, text in about.items() if text},
+            {name: text for name, text in facts.items() if text},
             int(manifest.get("selected", 0)),
             RunView([record for record in records if record.is_gated], RunFacts(origins=manifest)),
             problem,
