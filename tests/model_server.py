@@ -165,7 +165,8 @@ def in_mode(
 
     def answer(body: dict[str, Any]) -> Reply:
         letter = right(body)
-        listed = [*first, *(form.format(one) for form in spelled for one in sorted(LETTERS, key=lambda one: one != letter))]
+        ordered = sorted(LETTERS, key=lambda other: other != letter)
+        listed = [*first, *(form.format(other) for form in spelled for other in ordered)]
         logprobs = {token: -0.01 if place == 0 else -5.0 - place for place, token in enumerate(listed)}
         cut, said = body["max_tokens"] == 1, text.format(letter, letter)
         message: dict[str, Any] = {"reasoning_content": "The" if cut else "The colour."} if mode == "reasoning_logprobs" else {}

@@ -65,6 +65,6 @@ def write_questions(directory: Path, answers: Sequence[str]) -> None:
 
 def import_package(*left_out: str) -> None:
     """Imports all modules of the package, but for those whose names hold one of these parts, so that no gate has to."""
-    for found in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
-        if not any(part in found.name for part in left_out):
-            importlib.import_module(found.name)
+    for module in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
+        if not any(part in module.name for part in left_out):
+            importlib.import_module(module.name)

@@ -81,8 +81,8 @@ def test_requests_are_answered_in_batches(backend: Backend) -> None:
 
 @pytest.mark.cases("choices", [LETTERS, ()])
 def test_control_tokens_in_a_question_are_only_text(backend: Backend, choices: tuple[str, ...]) -> None:
-    asked = [Request("quoting", QUESTIONS[0].images, CONTROL, choices), Request("blind", (), CONTROL, choices)]
-    assert [prediction.error for prediction in backend.infer(asked)] == ["", ""]
+    requests = [Request("quoting", QUESTIONS[0].images, CONTROL, choices), Request("blind", (), CONTROL, choices)]
+    assert [prediction.error for prediction in backend.infer(requests)] == ["", ""]
 
 
 def test_its_description_has_its_name_and_its_fingerprint(backend: Backend) -> None:

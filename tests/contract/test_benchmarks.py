@@ -106,9 +106,9 @@ def test_most_names_of_vlmevalkit_are_scored_and_the_others_refused() -> None:
 
 @pytest.mark.cases("case", CASES)
 def test_a_golden_case(tmp_path: Path, case: Case) -> None:
-    found = measured(tmp_path, case.benchmark, case.rows)
-    assert found.value == pytest.approx(case.here, abs=1e-9)
-    assert {part: found.parts[part] for part in case.parts} == pytest.approx(case.parts)
+    score = measured(tmp_path, case.benchmark, case.rows)
+    assert score.value == pytest.approx(case.here, abs=1e-9)
+    assert {part: score.parts[part] for part in case.parts} == pytest.approx(case.parts)
 
 
 @pytest.mark.cases("name", RECORDS)
@@ -137,8 +137,8 @@ def test_questions_about_one_image_are_one_group_and_pair_by_their_key(tmp_path:
     samples, *_ = answered(tmp_path, case.benchmark, [{**row, "picture": "one"} for row in case.rows])
     assert len({sample.keys["question"] for sample in samples}) > 1
     assert len({sample.source_image for sample in samples}) == 1
-    found = measured(tmp_path, case.benchmark, [{**row, "picture": "one"} for row in case.rows])
-    assert found.value == pytest.approx(case.here, abs=1e-9)
+    score = measured(tmp_path, case.benchmark, [{**row, "picture": "one"} for row in case.rows])
+    assert score.value == pytest.approx(case.here, abs=1e-9)
 
 
 def test_a_thing_without_a_word_on_it_is_not_attacked(tmp_path: Path) -> None:

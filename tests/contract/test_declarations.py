@@ -43,10 +43,10 @@ def test_what_is_declared_follows_from_the_table(declarations: ModuleType) -> No
 
 
 def _is_still_so(declarations: ModuleType, setting: str) -> None:
-    stated, found = declarations.read_table()[setting], declarations.measure(setting)
+    stated, effect = declarations.read_table()[setting], declarations.measure(setting)
     for share in ("renamed", "hidden", "moved", "across", "down", "read_12", "read_18", "read_24", "read_36"):
         # another build of OpenCV may round a colour to its neighbour: one disk in twenty
-        assert getattr(found, share) == pytest.approx(getattr(stated, share), abs=0.051), share
+        assert getattr(effect, share) == pytest.approx(getattr(stated, share), abs=0.051), share
 
 
 @pytest.mark.cases("setting", AGAIN)

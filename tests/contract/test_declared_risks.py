@@ -90,8 +90,8 @@ def world_of(verdicts: Any, name: str) -> Any:
 
 def gateable() -> set[str]:
     """Returns every metric of this package that a rule may bound; other tests register their own."""
-    own = {name for name in metrics.names() if metrics.get(name).function.__module__.startswith("pytest_vlmrobust.")}
-    return {name for name in known_metrics() if name in own or name not in metrics.names()}
+    builtin = {name for name in metrics.names() if metrics.get(name).function.__module__.startswith("pytest_vlmrobust.")}
+    return {name for name in known_metrics() if name in builtin or name not in metrics.names()}
 
 
 def excessive(rows: list[Any], certain: float) -> list[str]:
@@ -107,14 +107,14 @@ def test_every_metric_that_a_rule_may_bound_is_simulated(verdicts: Any) -> None:
 
 
 def test_all_others_are_judged_by_an_interval(verdicts: Any) -> None:
-    asked = {
+    judges = {
         question.metric: str(question.judge)
         for world in verdicts.WORLDS
         for label, measure in world.measures.items()
         if label not in verdicts.SHARES
         for question in verdicts._questions(label, measure, world.whole)
     }
-    assert {name for name, judge in asked.items() if judge == "point" and not name.endswith(".macro")} == BY_VALUE
+    assert {name for name, judge in judges.items() if judge == "point" and not name.endswith(".macro")} == BY_VALUE
 
 
 @pytest.mark.parametrize("name", [pytest.param("graded", marks=pytest.mark.slow), *WORLDS[1:]])
@@ -154,7 +154,7 @@ def test_as_many_degrees_of_freedom_as_pictures_would_be_found(verdicts: Any, mo
     monkeypatch.setattr(Clusters, "effective", property(lambda clusters: float(clusters.count)))
     monkeypatch.setattr(Clusters, "_moves", sandwich)
     rows = verdicts.rows(world_of(verdicts, "spread"), verdicts.UNEQUAL, LONG_RUNS, CLUSTERED["spread"])
-    assert {found.partition(":")[0] for found in excessive(rows, verdicts.CERTAIN)} == {"wrong_pass"}
+    assert {error.partition(":")[0] for error in excessive(rows, verdicts.CERTAIN)} == {"wrong_pass"}
 
 
 def test_each_metric_has_a_telling_world(verdicts: Any) -> None:
@@ -259,7 +259,7 @@ def test_a_test_that_stops_early_errs_as_rarely_as_declared(adaptive: Any, name:
 @pytest.mark.slow
 def test_a_gate_that_stops_too_early_would_be_found(adaptive: Any) -> None:
     """Its rules take a risk of 90 % where the table says 5 %."""
-    row = next(one for one in adaptive.rows() if "100% right" in one.name)
+    row = next(row for row in adaptive.rows() if "100% right" in row.name)
     (rule,) = row.rules.values()
     treatment = dataclasses.replace(rule.treatment, alpha_pass=0.9, alpha_fail=0.9)
     careless = dataclasses.replace(row.policies["m"], rules=(dataclasses.replace(rule, treatment=treatment),))

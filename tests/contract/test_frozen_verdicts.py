@@ -36,8 +36,8 @@ def test_no_frozen_rate_is_above_what_is_declared_or_documented(study: Any) -> N
         chance = 3.0 * (most * (1.0 - most) / row["runs"]) ** 0.5 if row["runs"] else 0.0
         for kind in ("wrong_pass", "wrong_fail"):
             assert row[kind] is None or row[kind] <= most + chance, row
-    asked = [(question.name, question.questions, question.pictures, question.wanted) for question in study.ASKED]
-    assert [(row["model"], row["questions"], row["pictures"], row["wanted"]) for row in frozen["decisions"]] == asked
+    questions = [(question.name, question.questions, question.pictures, question.wanted) for question in study.ASKED]
+    assert [(row["model"], row["questions"], row["pictures"], row["wanted"]) for row in frozen["decisions"]] == questions
     page = (ROOT / "studies" / "verdicts" / "README.md").read_text(encoding="utf-8")
     assert f"made on {frozen['made']} by `python studies/verdicts/study.py --jobs 2`." in page
     for row in frozen["decisions"]:
@@ -48,6 +48,6 @@ def test_no_frozen_rate_is_above_what_is_declared_or_documented(study: Any) -> N
 def test_exact_rows_are_what_the_program_makes(study: Any, part: str) -> None:
     frozen = [row for row in json.loads(study.FROZEN.read_text(encoding="utf-8"))["verdicts"] if not row["runs"]]
     for row in study.VERDICTS[part]():
-        (kept,) = [one for one in frozen if all(one[key] == getattr(row, key) for key in ("world", "metric", "n"))]
+        (kept,) = [old for old in frozen if all(old[key] == getattr(row, key) for key in ("world", "metric", "n"))]
         for kind in ("wrong_pass", "wrong_fail"):
             assert kept[kind] == pytest.approx(getattr(row, kind), abs=1e-6)

@@ -54,9 +54,9 @@ def faults(row: Row) -> list[str]:
     if row.get("call") not in INPUTS:
         return [f"call is {row.get('call')!r}"]
     keys = ALWAYS | INPUTS[row["call"]]
-    found = [f"no {key}" for key in keys - row.keys()] + [f"unknown key {key}" for key in row.keys() - keys - SOMETIMES]
-    found += [f"{key} is empty" for key in ("source", "kind", "disputed") if not row.get(key, "-").strip()]
-    return found if may_be_read(row) else [*found, f"expected is {row.get('expected')!r}"]
+    faults = [f"no {key}" for key in keys - row.keys()] + [f"unknown key {key}" for key in row.keys() - keys - SOMETIMES]
+    faults += [f"{key} is empty" for key in ("source", "kind", "disputed") if not row.get(key, "-").strip()]
+    return faults if may_be_read(row) else [*faults, f"expected is {row.get('expected')!r}"]
 
 
 def may_be_read(row: Row) -> bool:

@@ -50,8 +50,8 @@ def score_row(row: Mapping[str, Any], target: str, scorer: str) -> Score:
 def test_no_golden_number_is_read_as_another_one() -> None:
     numbered = [row for row in NUMBERS if row["expected"] not in (None, "ambiguous")]
     read = [(score_row(row, row["expected"], "numeric"), row) for row in numbered]
-    wrong = [row["text"] for found, row in read if found.value != 1 and found.state == "scored" and "disputed" not in row]
-    unread = [row["text"] for found, row in read if found.state == "unparsed" and "disputed" not in row]
+    wrong = [row["text"] for result, row in read if result.value != 1 and result.state == "scored" and "disputed" not in row]
+    unread = [row["text"] for result, row in read if result.state == "unparsed" and "disputed" not in row]
     assert len(numbered) > 250
     assert wrong == []
     assert len(unread) <= MOST_UNREAD * len(numbered), unread
@@ -79,23 +79,23 @@ def read_text(row: dict[str, str]) -> Extraction:
     if row["kind"] == "choice":
         return extract_choice(row["text"], json.loads(row["options"]))
     if row["kind"] == "number":
-        found = score_row(row, row["answer"] or "987654321", "numeric")
-        return Extraction(found.answer or None, found.rule)
+        result = score_row(row, row["answer"] or "987654321", "numeric")
+        return Extraction(result.answer or None, result.rule)
     return extract_yes_no(row["text"], row["options"]) if row["kind"] == "yes_no" else extract_open(row["text"])
 
 
 @pytest.mark.cases("row", ROWS)
 def test_reads_what_a_person_reads(row: dict[str, str]) -> None:
-    found = read_text(row)
-    assert (found.answer or "", found.rule) == (row["answer"], row["rule"]), row["text"]
+    extraction = read_text(row)
+    assert (extraction.answer or "", extraction.rule) == (row["answer"], row["rule"]), row["text"]
 
 
 @pytest.mark.parametrize("peer", ["vlmevalkit", "lmms_eval"])
 def test_reads_every_row_that_a_peer_reads_and_more(peer: str) -> None:
-    asked = [row for row in ROWS if row[peer] != NOT_RUN]
-    theirs = sum(row[peer] == row["answer"] for row in asked)
-    ours = sum((read_text(row).answer or "") == row["answer"] for row in asked)
-    assert ours == len(asked) > theirs
+    rows = [row for row in ROWS if row[peer] != NOT_RUN]
+    theirs = sum(row[peer] == row["answer"] for row in rows)
+    ours = sum((read_text(row).answer or "") == row["answer"] for row in rows)
+    assert ours == len(rows) > theirs
 
 
 def test_the_table_has_every_kind_of_failure() -> None:

@@ -18,9 +18,9 @@ HEAVY = {"numpy", "torch", "transformers", "cv2", "scipy", "rich", "PIL"}
 def test_importing_costs_nothing(module: str) -> None:
     """Each pytest start in the user's environment imports the plugin."""
     program = f"import sys; before = set(sys.modules); import {module}; print(*sorted(set(sys.modules) - before))"
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
-    assert module in found
-    assert not HEAVY & set(found)
+    modules = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert module in modules
+    assert not HEAVY & set(modules)
 
 
 def test_perturbations_are_listed_without_numpy_and_opencv() -> None:
@@ -59,8 +59,8 @@ def test_everything_offered_is_there_and_in_order(package: ModuleType) -> None:
 
 def test_modules_are_found_as_attributes_after_a_bare_import() -> None:
     program = "import pytest_vlmrobust as v; print(len(v.perturbations.names()), v.metrics.worst_case_drop.__name__)"
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert found == "133 worst_case_drop\n"
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert output == "133 worst_case_drop\n"
 
 
 @pytest.mark.parametrize("package", [pytest_vlmrobust, perturbations], ids=lambda package: package.__name__)

@@ -113,15 +113,15 @@ def test_equal_luck_on_both_sides_cancels() -> None:
 
 def test_a_flat_curve_has_the_ace_of_its_noise() -> None:
     """55 % right at each of twelve resolutions, 14 % of the answers changing from one to the next, 1200 samples: about 0.098."""
-    rng, found, floors = np.random.default_rng(3), [], []
+    rng, errors, floors = np.random.default_rng(3), [], []
     keep = math.sqrt(1 - 0.14 / (2 * 0.55 * 0.45))
     for _ in range(100):
-        own = (rng.random((1200, 1)) < 0.55) & np.ones((1, 12), dtype=np.bool_)
-        rungs = np.where(rng.random((1200, 12)) < keep, own, rng.random((1200, 12)) < 0.55).astype(float)
-        found.append(metrics.absolute_continuous_error(rungs.mean(axis=0).tolist()))
+        right = (rng.random((1200, 1)) < 0.55) & np.ones((1, 12), dtype=np.bool_)
+        rungs = np.where(rng.random((1200, 12)) < keep, right, rng.random((1200, 12)) < 0.55).astype(float)
+        errors.append(metrics.absolute_continuous_error(rungs.mean(axis=0).tolist()))
         floors.append(metrics.resolution_noise_floor(rungs))
-    assert float(np.mean(found)) == pytest.approx(11 * math.sqrt(2 * 0.14 / (math.pi * 1200)), rel=0.05)
-    assert float(np.mean(found)) == pytest.approx(float(np.mean(floors)), rel=0.05)
+    assert float(np.mean(errors)) == pytest.approx(11 * math.sqrt(2 * 0.14 / (math.pi * 1200)), rel=0.05)
+    assert float(np.mean(errors)) == pytest.approx(float(np.mean(floors)), rel=0.05)
 
 
 @pytest.mark.parametrize("samples", [50, 200])

@@ -62,7 +62,7 @@ def test_it_says_when_not_to_use_it_and_what_to_use_instead(name: str) -> None:
 
 
 def test_no_two_metrics_say_the_same_of_when_not_to_use_them() -> None:
-    said = Counter(plain(one.facts.unsuited) for one in quantities().values())
+    said = Counter(plain(quantity.facts.unsuited) for quantity in quantities().values())
     assert said.most_common(1)[0][1] == 1
 
 

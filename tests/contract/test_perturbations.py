@@ -344,10 +344,10 @@ def golden_rows() -> list[dict[str, str]]:
 
 def test_golden_table() -> None:
     """Pixels stay what they were, within what other builds of OpenCV, libjpeg and FreeType change."""
-    expected, found = rows_of(GOLDEN), golden_rows()
-    assert [row["setting"] for row in found] == [row["setting"] for row in expected]
-    assert [row["version"] for row in found] == [row["version"] for row in expected]
-    for new, old in zip(found, expected, strict=True):
+    expected, actual = rows_of(GOLDEN), golden_rows()
+    assert [row["setting"] for row in actual] == [row["setting"] for row in expected]
+    assert [row["version"] for row in actual] == [row["version"] for row in expected]
+    for new, old in zip(actual, expected, strict=True):
         for key in ("mean", "std", "distance"):
             assert float(new[key]) == pytest.approx(float(old[key]), rel=0.01, abs=0.15), f"{new['setting']} {key}"
 

@@ -102,13 +102,13 @@ def test_resbench_wobble_of_noise(golden: Callable[[str], Rows]) -> None:
 def test_mce_is_the_plain_mean_over_49_perturbations(golden: Callable[[str], Rows]) -> None:
     """Scores made so that each perturbation has its category's printed error must give the printed "all"."""
     for row in golden("robustbench_mce"):
-        own, reference = {}, {}
+        drawn, reference = {}, {}
         for category, size in CATEGORY_SIZES.items():
             for kind in range(size):
                 setting = f"{category}{kind}:low"
                 reference[setting] = _with_errors(1000)
-                own[setting] = _with_errors(round(10 * float(row[category])))
-        value = 100 * metrics.mean_corruption_error(own, reference)
+                drawn[setting] = _with_errors(round(10 * float(row[category])))
+        value = 100 * metrics.mean_corruption_error(drawn, reference)
         assert value == pytest.approx(float(row["all"]), abs=0.11), row
 
 
@@ -136,11 +136,11 @@ def test_mce_by_category_weighs_to_the_printed_all(golden: Callable[[str], Rows]
         weighted = sum(size * float(row[category]) for category, size in CATEGORY_SIZES.items()) / 49
         assert weighted == pytest.approx(float(row["all"]), abs=0.06), row
     row = golden("robustbench_mce")[0]
-    own, reference = {}, {}
+    drawn, reference = {}, {}
     for category, size in CATEGORY_SIZES.items():
         for setting in (f"{category}{kind}:low" for kind in range(size)):
-            own[setting], reference[setting] = _with_errors(round(10 * float(row[category]))), _with_errors(1000)
-    table = SideBySide(np.ones((2, 2000)), {name: np.stack([own[name], reference[name]]) for name in own})
+            drawn[setting], reference[setting] = _with_errors(round(10 * float(row[category]))), _with_errors(1000)
+    table = SideBySide(np.ones((2, 2000)), {name: np.stack([drawn[name], reference[name]]) for name in drawn})
     for category, size in CATEGORY_SIZES.items():
         contest = table.mean_corruption_error([f"{category}{kind}:low" for kind in range(size)], reference=1)
         assert contest.values.tolist() == pytest.approx([float(row[category]) / 100, 1.0])
@@ -274,7 +274,7 @@ def test_conditional_flips_are_flips_over_clean_accuracy() -> None:
     tables = paper("vlm-robustbench").tables
     about = {"dataset": "MMBench", "model": "Qwen3-VL-8B"}
     flips = {value.about["setting"]: value.number for value in tables["25"].values if about.items() <= value.about.items()}
-    (clean,) = [one.number for one in tables["3"].values if one.metric == "clean_accuracy" and about.items() <= one.about.items()]
+    (clean,) = [v.number for v in tables["3"].values if v.metric == "clean_accuracy" and about.items() <= v.about.items()]
     apart = {}
     for value in tables["21"].values:
         setting = value.about["setting"]
@@ -289,10 +289,10 @@ def test_means_of_model_families_are_those_of_their_models() -> None:
     published = paper("vlm-robustbench")
     drops = {(value.about["model"], value.about["setting"]): value.number for value in published.tables["13"].values}
     checked = 0
-    for value in [one for number in ("12", "15", "16", "17") for one in published.tables[number].values]:
+    for value in [value for number in ("12", "15", "16", "17") for value in published.tables[number].values]:
         members = [(model, value.about["setting"]) for model in published.pools[value.about["pool"]]]
         if drops.keys() >= {*members}:
-            cells = [{**dict.fromkeys((*metrics.EFFECTS, "clean_accuracy"), 1.0), "accuracy_drop": drops[one]} for one in members]
+            cells = [{**dict.fromkeys((*metrics.EFFECTS, "clean_accuracy"), 1.0), "accuracy_drop": drops[key]} for key in members]
             assert metrics.mean_effects(cells)["accuracy_drop"] == pytest.approx(value.number, abs=0.1), value
             checked += 1
     assert checked >= 30
@@ -383,10 +383,10 @@ def test_lines_of_two_tasks_are_near_the_printed_ones(golden: Callable[[str], Ro
     for category in ("OCR", "Coarse Perception"):
         curves: dict[str, list[tuple[float, list[float]]]] = {}
         for row in rows:
-            own, size = sizes[row["subtask"]]
-            if own == category:
+            kind, size = sizes[row["subtask"]]
+            if kind == category:
                 curves.setdefault(row["model"], []).append((size, [float(row[edge]) for edge in edges]))
-        points = [np.average([c for _, c in own], axis=0, weights=[n for n, _ in own]) for own in curves.values()]
+        points = [np.average([c for _, c in values], axis=0, weights=[n for n, _ in values]) for values in curves.values()]
         pixels = [float(edge.removeprefix("acc_")) for edge in edges] * len(points)
         assert len(points) == 8
         lines[category] = metrics.linear_trend(pixels, np.concatenate(points).tolist())

@@ -120,12 +120,12 @@ def test_an_answer_stated_plainly_earns(name: str, template: str) -> None:
 @given(text=rambling | st.text(max_size=80))
 def test_a_value_is_a_share_and_always_the_same(text: str) -> None:
     for name, sample in SAMPLES.items():
-        found = score(sample, Prediction(text, "generate"))
-        assert type(found.value) is float, name
-        assert 0 <= found.value <= 1, name
-        assert found.state in {"scored", "unparsed"}, name
-        assert (found.answer is None) is (found.state == "unparsed"), name
-        assert score(sample, Prediction(text, "generate")) == found, name
+        result = score(sample, Prediction(text, "generate"))
+        assert type(result.value) is float, name
+        assert 0 <= result.value <= 1, name
+        assert result.state in {"scored", "unparsed"}, name
+        assert (result.answer is None) is (result.state == "unparsed"), name
+        assert score(sample, Prediction(text, "generate")) == result, name
 
 
 @pytest.mark.cases("name", SAMPLES)

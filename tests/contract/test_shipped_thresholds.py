@@ -117,26 +117,26 @@ def test_rules_are_about_any_data_or_the_policy_says_that_a_run_may_leave_them_o
     if some or name == "ci-smoke":
         assert policy.coverage.rules is Extent.PARTIAL
     measured = shipped_tests()
-    asked = [rule for rule in blocking if rule.metric != "fixation_rate"]  # which stands beside the scores of every cell
-    for rule in asked if not some else ():
+    rules = [rule for rule in blocking if rule.metric != "fixation_rate"]  # which stands beside the scores of every cell
+    for rule in rules if not some else ():
         near = [test for test in measured if test.metric == rule.metric]
         assert near, rule.id
         assert any(rule.applies(test) for test in near), rule.id
 
 
 def test_every_setting_that_asks_for_the_opposite_has_a_rule() -> None:
-    asked = [test for test in shipped_tests() if test.metric == "directional_sensitivity"]
-    assert {str(test.setting) for test in asked} == {"negation", "antonym"}
-    assert all(any(rule.applies(test) for rule in read("wording").rules) for test in asked)
+    opposites = [test for test in shipped_tests() if test.metric == "directional_sensitivity"]
+    assert {str(test.setting) for test in opposites} == {"negation", "antonym"}
+    assert all(any(rule.applies(test) for rule in read("wording").rules) for test in opposites)
 
 
 def test_no_published_model_breaks_the_policy_of_its_paper_and_the_worst_of_nine_is_said() -> None:
     policy = read("robustbench")
-    found = published_sweeps()
-    assert [case for case in found if broken(policy, MetricKey(case[0], case[1], case[2]), case[3])] == []
-    for model, dataset, metric, value in found:
+    sweeps = published_sweeps()
+    assert [case for case in sweeps if broken(policy, MetricKey(case[0], case[1], case[2]), case[3])] == []
+    for model, dataset, metric, value in sweeps:
         better = known_metrics()[metric].better if metric != "visual_gain" else "higher"
-        others = [other for _, data, name, other in found if (data, name) == (dataset, metric)]
+        others = [other for _, data, name, other in sweeps if (data, name) == (dataset, metric)]
         test = MetricKey(model, dataset, metric)
         assert not warned(policy, test, value), (dataset, metric)
         if value == (max if better == "lower" else min)(others):
@@ -159,9 +159,9 @@ def test_nothing_blocks_on_a_share_of_settings_or_by_its_value(name: str) -> Non
 
 
 def test_the_strict_policy_asks_for_the_better_half_of_mmbench() -> None:
-    policy, found = read("strict"), published_sweeps()
+    policy, sweeps = read("strict"), published_sweeps()
     for metric in ("worst_case_drop", "worst_at_low", "severe_failure_rate", "benign_at_low"):
-        values = [value for _, data, name, value in found if (data, name) == ("MMBench_DEV_EN", metric)]
+        values = [value for _, data, name, value in sweeps if (data, name) == ("MMBench_DEV_EN", metric)]
         test = MetricKey("m", "d", metric)
         said = warned if metric in {"severe_failure_rate", "benign_at_low"} else broken
         assert not said(policy, test, statistics.median(values)), metric

@@ -31,8 +31,8 @@ def accuracy(backend: Backend, samples: list[Sample], setting: str) -> float:
         images = () if setting == "no_image" else tuple(get(setting)(image.load(), seed=1) for image in sample.images)
         requests.append(Request(sample.id, images, prompt(sample, "direct"), scorable_choices(sample, "direct")))
     scores = [score(sample, prediction) for sample, prediction in zip(samples, backend.infer(requests), strict=True)]
-    assert all(one.rule == "letter_logits" for one in scores)
-    return sum(one.value for one in scores) / len(scores)
+    assert all(result.rule == "letter_logits" for result in scores)
+    return sum(result.value for result in scores) / len(scores)
 
 
 @pytest.mark.parametrize("name", ["shapes", "words"])
@@ -45,10 +45,10 @@ def test_it_sees(tiny: Backend, name: str) -> None:
 
 @pytest.mark.parametrize("names", [("faces_160", "words_160"), ("words_160", "faces_160")])
 def test_it_compares(tiny: Backend, names: tuple[str, str]) -> None:
-    asked, other = (resolve_collection(name) for name in names)
-    assert asked
-    assert other
-    samples = list(task_dataset("matching", asked, other).samples())[::2]
+    first, second = (resolve_collection(name) for name in names)
+    assert first
+    assert second
+    samples = list(task_dataset("matching", first, second).samples())[::2]
     clean, blind = accuracy(tiny, samples, "clean"), accuracy(tiny, samples, "no_image")
     assert clean >= 0.75
     assert clean - blind >= 0.40

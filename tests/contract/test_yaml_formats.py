@@ -70,7 +70,7 @@ def outcome_of(name: str, content: bytes) -> str:
 
 def replaced(node: yaml.Node, place: int, text: str, source: str) -> str:
     """Returns a file in which one value, counted from the first, is replaced by a text as it stands."""
-    scalars = [one for one in _nodes(node) if one is not node]
+    scalars = [scalar for scalar in _nodes(node) if scalar is not node]
     chosen = scalars[place % len(scalars)]
     return source[: chosen.start_mark.index] + text + source[chosen.end_mark.index :]
 

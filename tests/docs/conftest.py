@@ -39,8 +39,8 @@ class Block:
 def blocks_of(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, text.count("\n", 0, found.start("language")) + 1, found["language"], found["text"], found["file"] or "")
-        for found in _BLOCK.finditer(text)
+        Block(page, text.count("\n", 0, match.start("language")) + 1, match["language"], match["text"], match["file"] or "")
+        for match in _BLOCK.finditer(text)
     ]
 
 
@@ -60,5 +60,5 @@ def everything() -> str:
 def anchors(page: Path) -> set[str]:
     """Returns what links may name in a page: its headings as GitHub and the site spell them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    found = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
-    return {*found, *(f"{name}-{number}" for name, count in Counter(found).items() for number in range(1, count))}
+    titles = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {*titles, *(f"{name}-{number}" for name, count in Counter(titles).items() for number in range(1, count))}

@@ -141,8 +141,8 @@ def test_every_command_that_is_named_exists() -> None:
 
 def test_files_and_extras_of_console_commands_exist() -> None:
     lines, others = (
-        [line[2:] for block in found("console") for line in block.text.splitlines() if line.startswith("$ ")]
-        for found in (blocks, alone)
+        [line[2:] for block in select("console") for line in block.text.splitlines() if line.startswith("$ ")]
+        for select in (blocks, alone)
     )
     assert others
     extras: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

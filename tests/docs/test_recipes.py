@@ -38,8 +38,8 @@ def text_of(service: str) -> str:
 
 
 def step(name: str) -> dict[str, Any]:
-    (found,) = [each for each in yaml.safe_load(text_of("github"))["runs"]["steps"] if each.get("name") == name]
-    return dict(found)
+    (entry,) = [each for each in yaml.safe_load(text_of("github"))["runs"]["steps"] if each.get("name") == name]
+    return dict(entry)
 
 
 def inputs_of(service: str) -> dict[str, Any]:
@@ -372,10 +372,10 @@ def called(job: Path, script: str, **variables: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("found", "last"), [("", "POST repos/o/r/issues/3/comments"), ("77\n", "PATCH repos/o/r/issues/comments/77")]
+    ("comment_id", "last"), [("", "POST repos/o/r/issues/3/comments"), ("77\n", "PATCH repos/o/r/issues/comments/77")]
 )
-def test_github_gets_one_comment(job: Path, found: str, last: str) -> None:
-    about = {"GITHUB_BASE_REF": "main", "GITHUB_REPOSITORY": "o/r", "PULL": "3", "FOUND": found}
+def test_github_gets_one_comment(job: Path, comment_id: str, last: str) -> None:
+    about = {"GITHUB_BASE_REF": "main", "GITHUB_REPOSITORY": "o/r", "PULL": "3", "FOUND": comment_id}
     first, second = called(job, step("comment")["run"], **about)
     assert "startswith(env.MARKER)" in first
     assert second == f"api --method {last} --field body=@report/comment.md --silent"

@@ -24,9 +24,9 @@ _CHOSEN_ELSEWHERE = re.compile("PYTEST_.*|CI|GITHUB_.*|GITLAB_.*|CI_.*|BUILD_.*|
 def environment(programs: Path) -> dict[str, str]:
     """Returns the variables of somebody who sits at a terminal of 80 columns, with the programs of one environment."""
     kept = {name: value for name, value in os.environ.items() if not _CHOSEN_ELSEWHERE.fullmatch(name)}
-    found = os.pathsep.join(filter(None, (kept.get("PYTHONPATH"), str(STAND_INS))))
+    python_path = os.pathsep.join(filter(None, (kept.get("PYTHONPATH"), str(STAND_INS))))
     path = f"{programs}{os.pathsep}{kept['PATH']}"
-    return {**kept, "PATH": path, "PYTHONPATH": found, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
+    return {**kept, "PATH": path, "PYTHONPATH": python_path, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -88,14 +88,14 @@ def compare(block: Block, command: str, expected: str, got: str) -> None:
     """What a page shows is printed in this order; ``...`` stands for anything, and spaces and ends of lines are alike."""
     rest = " ".join(got.split())
     for shown in (" ".join(part.split()) for part in expected.split("...")):
-        _, found, rest = rest.partition(shown) if shown else ("", " ", rest)
-        assert found, f"{block}: {command}\nlacks: {shown}\nprinted:\n{got}"
+        _, match, rest = rest.partition(shown) if shown else ("", " ", rest)
+        assert match, f"{block}: {command}\nlacks: {shown}\nprinted:\n{got}"
 
 
 def sections() -> dict[str, list[Block]]:
     """Returns what is done in the folder of each example: the blocks between its link and the next one."""
     text = EXAMPLES.read_text(encoding="utf-8")
-    starts = {found[1]: text.count("\n", 0, found.start()) for found in _FOLDER.finditer(text)}
+    starts = {match[1]: text.count("\n", 0, match.start()) for match in _FOLDER.finditer(text)}
     ends = [*list(starts.values())[1:], sys.maxsize]
     return {
         folder: [block for block in blocks_of(EXAMPLES) if start < block.line < end]

@@ -54,15 +54,15 @@ def test_long_sentences_and_large_cells_are_found(figures: ModuleType, tmp_path:
 
 @pytest.mark.cases("page", READ)
 def test_a_page_has_short_sentences_and_small_cells(page: Path, figures: ModuleType) -> None:
-    found = figures.Page.read(page)
-    assert not [*found.long_sentences, *found.large_cells]
-    assert found.mean_sentence <= MEAN
+    wording = figures.Page.read(page)
+    assert not [*wording.long_sentences, *wording.large_cells]
+    assert wording.mean_sentence <= MEAN
 
 
 @pytest.mark.cases("page", READ)
 def test_a_page_has_one_word_for_one_thing(page: Path, figures: ModuleType) -> None:
-    found = figures.Page.read(page)
-    assert not [text for text in (*found.sentences, *found.in_cells) if OTHER_WORDS.search(re.sub('".*?"', "", text))]
+    wording = figures.Page.read(page)
+    assert not [text for text in (*wording.sentences, *wording.in_cells) if OTHER_WORDS.search(re.sub('".*?"', "", text))]
 
 
 def test_the_documentation_is_short_enough_to_be_read(figures: ModuleType) -> None:

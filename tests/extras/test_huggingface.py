@@ -117,12 +117,12 @@ def test_every_hub_layout_was_tried() -> None:
 def test_a_folder_needs_no_prefix_and_pictures_keep_their_identity(tmp_path: Path) -> None:
     first = resolve(saved(tmp_path / "POPE", ROW["POPE"], {**ROW["POPE"], "question_id": "8"}))
     second = resolve(saved(tmp_path / "again" / "POPE", ROW["POPE"]))
-    one, two = (sample.images[0] for sample in first.samples())
-    assert one.identity() == two.identity() == second.samples()[0].images[0].identity()
+    first_image, second_image = (sample.images[0] for sample in first.samples())
+    assert first_image.identity() == second_image.identity() == second.samples()[0].images[0].identity()
     assert first.samples()[0].group == first.samples()[1].group
     assert first.digest != second.digest
     assert resolve(tmp_path / "POPE").digest == first.digest
-    assert np.array_equal(pickle.loads(pickle.dumps(one)).load(), one.load())  # noqa: S301 - made here
+    assert np.array_equal(pickle.loads(pickle.dumps(first_image)).load(), first_image.load())  # noqa: S301 - made here
 
 
 def test_ids_of_mmbench_are_clusters_and_its_nan_is_nothing(tmp_path: Path) -> None:

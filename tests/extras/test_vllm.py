@@ -40,8 +40,8 @@ def test_the_embedded_model_answers_as_in_transformers() -> None:
     expected = answers(ModelRef("here", "transformers", folder, dtype="float32"))
     served = answers(ModelRef("there", "vllm", folder, dtype="float32", engine=engine))
     assert [answer.text for answer in served] == [answer.text for answer in expected]
-    for one, other in zip(served, expected, strict=True):
-        letters = one.logprobs.keys() & other.logprobs.keys()
+    for actual, other in zip(served, expected, strict=True):
+        letters = actual.logprobs.keys() & other.logprobs.keys()
         assert len(letters) >= 2
-        here, there = (np.exp([answer.logprobs[letter] for letter in letters]) for answer in (one, other))
+        here, there = (np.exp([side.logprobs[letter] for letter in letters]) for side in (actual, other))
         np.testing.assert_allclose(here, there, atol=0.02)

@@ -227,11 +227,11 @@ def _end(child: int) -> None:
 def _workers(process: gate.Process) -> list[int]:
     """Waits for the two workers of a gate, and returns their process ids; fewer if it ends before."""
     deadline = time.monotonic() + 60
-    found: list[int] = []
-    while len(found) < 2 and time.monotonic() < deadline and _is_alive(process.pid):
+    numbers: list[int] = []
+    while len(numbers) < 2 and time.monotonic() < deadline and _is_alive(process.pid):
         time.sleep(0.05)
-        found = [int(each.name) for each in Path("/proc").glob("[0-9]*") if _parent(int(each.name)) == process.pid]
-    return found
+        numbers = [int(each.name) for each in Path("/proc").glob("[0-9]*") if _parent(int(each.name)) == process.pid]
+    return numbers
 
 
 def _parent(pid: int) -> int:

@@ -189,18 +189,18 @@ def serve(port: int, verdict: str) -> int:
         inverted = np.array_equal(255 - request.images[0], small_gate.picture(number))
         return "A" if inverted and number in LOST[verdict] else "AB"[number % 2]
 
-    ready, told = os.pipe()
+    ready, ready_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             server = ModelServer(ScriptedBackend(answer, version="1"))
             server.port = port
             server.start()
-            os.write(told, b"x")
+            os.write(ready_end, b"x")
             signal.pause()
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(ready_end)
     os.read(ready, 1)  # it listens, or has ended
     os.close(ready)
     return pid

@@ -228,19 +228,19 @@ def failures(seed: int, number: int, *, gates: bool = False) -> list[str]:
         number: which of the damages.
         gates: whether gates read it, too.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="damaged-") as folder:
         directory = Path(folder) / "gate"
         shutil.copytree(valid(), directory, symlinks=True)
         damage(directory / STORE, random.Random(f"{seed} {number}"))
         with contextlib.chdir(directory):
             for name, (words, codes) in COMMANDS.items():
-                found[name] = ended(functools.partial(_command, words), codes)
-            found["view"] = ended(functools.partial(_shown, directory / STORE))
-            found["power"] = ended(functools.partial(_profile, directory / STORE / "runs" / LATER))
+                texts[name] = ended(functools.partial(_command, words), codes)
+            texts["view"] = ended(functools.partial(_shown, directory / STORE))
+            texts["power"] = ended(functools.partial(_profile, directory / STORE / "runs" / LATER))
             for options in GATES if gates else ():
-                found[f"pytest {' '.join(options)}"] = gated(directory, options)
-    return [f"seed {seed}, damage {number}, {name}: {text}" for name, text in found.items() if text]
+                texts[f"pytest {' '.join(options)}"] = gated(directory, options)
+    return [f"seed {seed}, damage {number}, {name}: {text}" for name, text in texts.items() if text]
 
 
 def main() -> int:

@@ -85,5 +85,5 @@ def test_the_portable_form_computes_the_same(program: dict[str, Any]) -> None:
     grid = torch.tensor([[1, 8, 6]])
     patches = torch.rand(48, 2400, generator=torch.manual_seed(0)) * 2 - 1
     with torch.no_grad():
-        one, two = (each.model.visual(patches, grid_thw=grid).pooler_output for each in (model, other))
-    torch.testing.assert_close(two, one, atol=2e-3, rtol=1e-3)
+        shipped, portable = (each.model.visual(patches, grid_thw=grid).pooler_output for each in (model, other))
+    torch.testing.assert_close(portable, shipped, atol=2e-3, rtol=1e-3)

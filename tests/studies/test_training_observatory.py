@@ -56,7 +56,7 @@ def test_identities_are_of_the_training_split(program: dict[str, Any]) -> None:
     portraits = [entity.image.portrait for entity in faces.entities() if isinstance(entity.image, PortraitImage)]
     prints = [entity.image.what for entity in words.entities()]
     assert len(portraits) == len(prints) == 12
-    assert not any(one.held_out for one in (*portraits, *prints))
+    assert not any(content.held_out for content in (*portraits, *prints))
 
 
 def test_rows_with_several_pictures_are_those_that_transformers_makes(
@@ -68,7 +68,7 @@ def test_rows_with_several_pictures_are_those_that_transformers_makes(
 
     samples, _, batch, tokens = rows
     processor = load_processor(ModelSource(str(SHIPPED)), "pil")
-    users = [[message([source.load() for source in one.images], prompt(one, "direct"))] for one in samples]
+    users = [[message([source.load() for source in sample.images], prompt(sample, "direct"))] for sample in samples]
     inputs = processor.apply_chat_template(
         users, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
     )
@@ -83,8 +83,8 @@ def test_the_ends_of_pictures_follow_their_tokens(program: dict[str, Any], rows:
     samples, where, batch, _ = rows
     end = program["checkpoint"].build_tokenizer().convert_tokens_to_ids("<|vision_end|>")
     assert (batch.ids[:, where.ends] == end).all()
-    assert [list(one.options)[place] for one, place in zip(samples, where.right.tolist(), strict=True)] == [
-        one.target for one in samples
+    assert [list(sample.options)[place] for sample, place in zip(samples, where.right.tolist(), strict=True)] == [
+        sample.target for sample in samples
     ]
 
 
@@ -94,7 +94,7 @@ def test_layers_that_are_put_below_change_nothing_at_first(program: dict[str, An
     _, _, batch, tokens = rows
     deeper = program["comparing"].deepened(model).eval()
     with torch.no_grad():
-        before, after = (program["network"].read(one, batch, tokens) for one in (model, deeper))
+        before, after = (program["network"].read(network, batch, tokens) for network in (model, deeper))
     assert len(deeper.model.language_model.layers) == len(model.model.language_model.layers) + program["comparing"].BELOW
     assert torch.allclose(before, after, atol=1e-5)
 
@@ -134,5 +134,5 @@ def test_every_pass_over_the_identities_has_new_layouts(program: dict[str, Any])
     source = program["identities"].questions(rng, program["identities"].identities(rng, 2), "matching", 6)
     batches = list(islice(source, 8))
     assert {name for name, _ in batches} == {"faces.matching", "words.matching"}
-    targets = [tuple(sample.target for sample in sorted(samples, key=lambda one: one.id)) for _, samples in batches]
+    targets = [tuple(sample.target for sample in sorted(samples, key=lambda sample: sample.id)) for _, samples in batches]
     assert len(set(targets)) > 1

@@ -57,7 +57,7 @@ class LLM:
     ) -> Any:
         self.chats += list(zip(messages, sampling_params, strict=True))
         shift = 0.5 if lora_request is not None else 0.0
-        return [_output(one, parameters, shift) for one, parameters in zip(messages, sampling_params, strict=True)]
+        return [_output(message, parameters, shift) for message, parameters in zip(messages, sampling_params, strict=True)]
 
 
 last: list[LLM] = []
