@@ -204,8 +204,7 @@ def questions() -> tuple[Question, ...]:
 
 
 def _accuracy(view: RunView) -> str:
-    clean = (r for r in view.records if r.measure_of("clean_accuracy") or (r.setting == CLEAN_NAME and r.measures))
-    data = sorted({record.dataset for record in clean})
+    data = sorted({r.dataset for r in view.records if r.measure_of("clean_accuracy") or (r.setting == CLEAN_NAME and r.measures)})
     return f"accuracy on clean images with its interval, on {first_few(data)}" if data else ""
 
 

@@ -117,9 +117,7 @@ class Sweep:
         """The first test that broke each budget; later tests count the same answers again."""
         broken = [(record, measure) for record in self.records for measure in record.measures if measure.metric in BUDGET_METRICS]
         first = {measure.metric: (record, measure) for record, measure in reversed(broken)}
-        return [
-            CardLine(f"{name}, {record.setting or record.metric}", budget, record) for name, (record, budget) in first.items()
-        ]
+        return [CardLine(f"{name}, {test.setting or test.metric}", budget, test) for name, (test, budget) in first.items()]
 
     # What is drawn of it.
 

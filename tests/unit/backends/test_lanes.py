@@ -67,9 +67,9 @@ def test_as_many_compute_at_a_time_as_there_are_lanes_each_with_a_model_of_its_o
 
     opened = lanes(2, lambda: begun.append(1))
     with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(lambda _: opened.run(work), range(8)))
-    assert len(found) == len(begun) == 2
-    assert {model for model, _ in found} == {opened.answerer, *opened.answerer.twins}  # type: ignore[attr-defined]
+        results = set(pool.map(lambda _: opened.run(work), range(8)))
+    assert len(results) == len(begun) == 2
+    assert {model for model, _ in results} == {opened.answerer, *opened.answerer.twins}  # type: ignore[attr-defined]
     opened.close()
 
 
@@ -91,9 +91,9 @@ def test_lanes_that_are_narrowed_compute_one_at_a_time() -> None:
         both = [pool.submit(opened.run, first) for _ in range(2)]
         meeting.wait(60)
         narrowing = [pool.submit(opened.narrow) for _ in range(2)]
-        assert not any(one.done() for one in narrowing)  # two are computed still
+        assert not any(future.done() for future in narrowing)  # two are computed still
         go_on.set()
-        assert [one.result(60) for one in both + narrowing] == [None] * 4
+        assert [future.result(60) for future in both + narrowing] == [None] * 4
         assert opened.width == 1
         assert set(pool.map(lambda _: opened.run(alone), range(20))) == {0}
     opened.close()
@@ -191,16 +191,16 @@ def test_threads_end_when_nobody_can_ask_any_more() -> None:
 
 
 def test_closing_waits_for_what_is_computed() -> None:
-    asked, go_on = threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     def work(_model: object, _given_up: GivenUp) -> bool:
-        asked.set()
+        begun.set()
         return go_on.wait(60)
 
     opened = lanes()
     with ThreadPoolExecutor(2) as pool:
         answer = pool.submit(opened.run, work)
-        assert asked.wait(60)
+        assert begun.wait(60)
         closed = pool.submit(opened.close)
         assert not closed.done()
         go_on.set()
@@ -210,16 +210,16 @@ def test_closing_waits_for_what_is_computed() -> None:
 
 def test_closing_leaves_what_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes_module, "END_SECONDS", 0.2)
-    asked, go_on = threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     def work(_model: object, _given_up: GivenUp) -> bool:
-        asked.set()
+        begun.set()
         return go_on.wait(30)
 
     opened = lanes()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(opened.run, work)
-        assert asked.wait(60)
+        assert begun.wait(60)
         opened.close()
         assert not answer.done()
         go_on.set()
@@ -260,9 +260,9 @@ if os.fork() == 0:
 print(os.wait()[1])
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    refused, found, status = ended.stdout.splitlines()
+    refused, result, status = ended.stdout.splitlines()
     assert refused.startswith("the model was closed")
-    assert (found, status, ended.returncode) == ("3", "0", 0)
+    assert (result, status, ended.returncode) == ("3", "0", 0)
 
 
 def test_nothing_is_asked_of_lanes_that_are_closed() -> None:

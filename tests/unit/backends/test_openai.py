@@ -269,10 +269,10 @@ def test_log_probabilities_that_cease_are_an_error_and_nothing_is_answered_by_te
 
 def test_what_is_sent_is_the_picture_to_the_last_bit_and_always_a_limit(server: Faulty, opened: Open) -> None:
     server.answer = echo
-    asked = asks("What is it?")
-    opened(server.url).infer(asked)
+    requests = asks("What is it?")
+    opened(server.url).infer(requests)
     (body,) = server.bodies
-    assert (read_request(body).images[0] == asked[0].images[0]).all()
+    assert (read_request(body).images[0] == requests[0].images[0]).all()
     assert {key: body[key] for key in ("model", "max_tokens", "temperature")} == {
         "model": "m",
         "max_tokens": 5,
@@ -412,14 +412,14 @@ def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(serve
     with pytest.raises(BackendError, match=f"model 'm': {server.url} did not answer for 3 time limits of 0.3 s") as lost:
         backend.infer(numbered(8))
     assert "Look at the server, and start the run again: answers already given are in the store" in str(lost.value)
-    asked, began = len(server.bodies), time.monotonic()
+    n_requests, began = len(server.bodies), time.monotonic()
     for _ in range(2):
         with pytest.raises(BackendError, match="did not answer for 3 time limits"):
             backend.infer(numbered(1))
         backend.close()
     assert "did not answer for 3 time limits" in backend.check()
     assert time.monotonic() - began < 30
-    assert len(server.bodies) == asked, "it is not asked again, also after the backend was closed for another model"
+    assert len(server.bodies) == n_requests, "it is not asked again, also after the backend was closed for another model"
     assert heard == [f"model 'm': {server.url} did not answer for 3 time limits of 0.3 s, one after the other: its tests end now"]
     go_on.set()
 
@@ -836,28 +836,28 @@ def fine(request: Request) -> str:
 
 
 def test_replicas_share_the_work(opened: Open) -> None:
-    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
-        answers = opened(one.url, two.url).infer(numbered(40))
+    with ModelServer(model(fine)) as server, ModelServer(model(fine)) as other:
+        answers = opened(server.url, other.url).infer(numbered(40))
     assert len({prediction.text for prediction in answers}) == 40
-    assert min(one.asked, two.asked) > 10
+    assert min(server.asked, other.asked) > 10
 
 
 def test_a_replica_that_dies_is_taken_out_and_comes_back(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
-        backend = opened(one.url, two.url, heard=heard)
+    with ModelServer(model(fine)) as server, ModelServer(model(fine)) as other:
+        backend = opened(server.url, other.url, heard=heard)
         backend.infer(numbered(8))
-        two.kill()
+        other.kill()
         answers = backend.infer(asks(*(f"r{number}" for number in range(20))))
         assert {prediction.finish_reason for prediction in answers} == {"stop"}
-        assert any(two.url in text and "cannot be reached" in text for text in heard)
-        before = two.asked
-        two.start()
+        assert any(other.url in text and "cannot be reached" in text for text in heard)
+        before = other.asked
+        other.start()
         give_up = time.monotonic() + 20
-        while f"model 'm': {two.url} answers again" not in heard and time.monotonic() < give_up:
+        while f"model 'm': {other.url} answers again" not in heard and time.monotonic() < give_up:
             backend.infer(asks(*(f"s{number}" for number in range(4))))
         backend.infer(asks(*(f"t{number}" for number in range(20))))
-        assert two.asked > before + 5
+        assert other.asked > before + 5
 
 
 def test_a_server_that_restarts_is_waited_for(opened: Open) -> None:
@@ -922,13 +922,13 @@ def test_a_server_that_is_down_during_the_first_look_is_not_taken_for_one_withou
 
 def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: Open) -> None:
     heard: list[str] = []
-    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
-        backend = opened(one.url, two.url, heard=heard)
+    with ModelServer(model(fine)) as server, ModelServer(model(fine)) as other:
+        backend = opened(server.url, other.url, heard=heard)
         backend.infer(numbered(8))
-        two.kill()
+        other.kill()
         backend.infer(asks(*(f"r{number}" for number in range(8))))
-        two.backend = model(lambda request: f"other answer to {request.text}")
-        two.start()
+        other.backend = model(lambda request: f"other answer to {request.text}")
+        other.start()
         give_up = time.monotonic() + 20
         while not any("is no longer asked" in text for text in heard) and time.monotonic() < give_up:
             backend.infer(asks(*(f"s{number}" for number in range(4))))
@@ -938,9 +938,9 @@ def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: O
 
 
 def test_replicas_with_different_models_are_refused(opened: Open) -> None:
-    with ModelServer(model(fine)) as one, ModelServer(model(lambda _request: "something else")) as two:
-        backend = opened(one.url, two.url)
-        with pytest.raises(BackendError, match=f"{two.url} begins its answer with 's', and with no letter, and the answers"):
+    with ModelServer(model(fine)) as server, ModelServer(model(lambda _request: "something else")) as other:
+        backend = opened(server.url, other.url)
+        with pytest.raises(BackendError, match=f"{other.url} begins its answer with 's', and with no letter, and the answers"):
             backend.infer(numbered(1))
 
 
@@ -949,21 +949,21 @@ def test_replicas_with_different_models_are_refused(opened: Open) -> None:
 
 def test_a_declared_revision_is_the_name_of_the_answers_wherever_they_are_served(opened: Open) -> None:
     heard: list[str] = []
-    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
-        first = opened(one.url).fingerprint()
-        again = opened(two.url, heard=heard)
+    with ModelServer(model(fine)) as server, ModelServer(model(fine)) as other:
+        first = opened(server.url).fingerprint()
+        again = opened(other.url, heard=heard)
         again.infer(numbered(1))
         assert again.fingerprint() == first
         assert "To compare two servers, declare two" in str(heard)
-        assert opened(two.url, revision="2").fingerprint() != first
-        assert opened(one.url, revision="").fingerprint() != opened(two.url, revision="").fingerprint()
+        assert opened(other.url, revision="2").fingerprint() != first
+        assert opened(server.url, revision="").fingerprint() != opened(other.url, revision="").fingerprint()
 
 
 def test_another_engine_under_the_same_revision_is_refused(opened: Open) -> None:
-    with ModelServer(model(fine), engine="vllm") as one, ModelServer(model(fine), engine="sglang") as two:
-        opened(one.url).infer(numbered(1))
+    with ModelServer(model(fine), engine="vllm") as server, ModelServer(model(fine), engine="sglang") as other:
+        opened(server.url).infer(numbered(1))
         with pytest.raises(BackendError, match="is an engine 'sglang', and the answers that the store has are by 'vllm'"):
-            opened(two.url).infer(numbered(1))
+            opened(other.url).infer(numbered(1))
 
 
 def right_letter(body: dict[str, Any]) -> str:
@@ -1058,9 +1058,9 @@ def test_log_probabilities_that_are_null_are_none(server: Faulty, opened: Open) 
 def test_the_store_remembers_the_method_so_that_nothing_is_asked_for_the_fingerprint(opened: Open) -> None:
     with ModelServer(model(fine)) as served:
         first = opened(served.url).fingerprint()
-        asked = served.asked
+        n_requests = served.asked
         assert opened(served.url).fingerprint() == first
-        assert served.asked == asked
+        assert served.asked == n_requests
     assert opened(served.url, offline=True).fingerprint() == first
 
 
