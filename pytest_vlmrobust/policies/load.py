@@ -104,9 +104,9 @@ def parse_policy(
 ) -> Policy:
     """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them."""
     reader = Reader(known_metrics, ambiguous or {})
-    documents = read_all(PolicyError, [partial(_document, *one) for one in zip(contents, names, strict=True)])
+    documents = read_all(PolicyError, [partial(_document, *file) for file in zip(contents, names, strict=True)])
     tops = [document.known(TOP_KEYS) for document in documents]
-    complete = partial(read_all, PolicyError, [partial(one.mapping, TOP_KEYS, required=("version",)) for one in documents])
+    complete = partial(read_all, PolicyError, [partial(file.mapping, TOP_KEYS, required=("version",)) for file in documents])
     choices = partial(read_all, PolicyError, [partial(read_keys, top, CHOICES) for top in tops])
     per_file = partial(read_all, PolicyError, [partial(reader.rules_and_waivers, top) for top in tops])
     parts: list[Any] = read_all(
