@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.backends.contract import Guard
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.evaluation.judge.judge import Judge
-    from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
-    from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
+    from pytest_vlmrobust.evaluation.judge.judge_inputs import PlannedTests
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
     from pytest_vlmrobust.evaluation.run.ledger import SharedSpending
@@ -85,7 +84,7 @@ class Evaluation:
     @cached_property
     def tests(self) -> PlannedTests:
         """The tests, their needs and their quantities."""
-        from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import PlannedTests
 
         return PlannedTests(
             self.selection,
@@ -234,7 +233,8 @@ class Evaluation:
         from pytest_vlmrobust.store.run_directory import DOCKET_FILE
 
         self.evaluator.witness = self.evidence_writer
-        inputs, run = self._judge_inputs(), self.inputs.directories.run
+        inputs = self.tests.judge_inputs(self.evaluator, self.inputs.clock, self.inputs.baseline)
+        run = self.inputs.directories.run
         self.written[run / DOCKET_FILE] = inputs.write(run)  # every measuring process writes the same bytes
         judge = inputs.judge(self.evaluator, self.inputs.baseline, self.evaluator)
         if self.inputs.controls:  # an xdist worker does not know its tests in advance
@@ -276,30 +276,6 @@ class Evaluation:
             lambda name: self.evaluator.samples(name),  # noqa: PLW0108
             digest,
             lambda sample, setting: self.evaluator.question(sample, setting),  # noqa: PLW0108
-        )
-
-    def _judge_inputs(self) -> JudgeInputs:
-        """Returns everything that verdicts depend on except the answers: what the judge gets here, and who verifies the run."""
-        from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
-        from pytest_vlmrobust.evaluation.run.plan import families
-
-        of_families = {name: self.inputs.policies[family.largest] for name, family in families(self.inputs.models).items()}
-        sharing = self.tests.sharing_risk(self.evaluator)
-        datasets = {planned.dataset for planned in self.selection.plan}
-        return JudgeInputs(
-            today=self.inputs.clock.today,
-            latest=self.inputs.clock.latest,
-            models=self.inputs.models,
-            policies={
-                name: policy.for_tests(sharing.get(name, ())) for name, policy in {**self.inputs.policies, **of_families}.items()
-            },
-            tests=self.tests.expanded(),
-            reference=self.inputs.reference,
-            tasks={name: task for name, task in self.inputs.data.tasks.items() if name in datasets},
-            lacking=self.inputs.data.lacking_of(datasets),
-            baseline=self.inputs.baseline is not None,
-            common=self.inputs.baseline is not None and self.inputs.baseline.common,
-            attempts=self.inputs.settings.vlm_patch_attempts,
         )
 
     def _show_progress(self, progress: Progress) -> None:
