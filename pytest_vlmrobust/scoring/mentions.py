@@ -215,7 +215,7 @@ _SUPPOSED = re.compile(r" (?:would|could|might)\b")
 """Says what another picture would show: "A cow would have horns"."""
 _SEEMS = re.compile(r"\b(?:look|seem|appear|resembl|might be|may be|could be)[^.!?\n;,]{0,30}\Z")
 _CONTRAST = re.compile(
-    r"(?:[.,]?\s(?:but|yet|however),?(?:(?:\s[a-z]+){0,3}?\sis|\sit's)|,?(?:\s(?!and|that|which)[a-z]+){0,3}?,?\sis)"
+    r"(?:[.,]?\s(?:but|yet|however),?(?:(?:\s[a-z]+){0,3}?\sis|\sit's)|\.\sit(?:'s|\sis)|,?(?:\s(?!and|that|which)[a-z]+){0,3}?,?\sis)"
     r"\s(?:actually|really|in fact|in reality)\s(?:an?\s|the\s|\W?\Z)"
 )
 _CONCEDED = re.compile(r"\b(?:al)?though\b[^.!?\n,;]*\Z")

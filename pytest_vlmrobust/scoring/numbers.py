@@ -577,7 +577,8 @@ _NOTHING = re.compile(
     rf"|no {_THING}[\w -]{{1,40}} (?:is|are|can be) (?:visible|seen|present|shown)"
     r"|there is no (?:one|body)(?: [\w -]{1,60})?"
     rf"|none of the {_THING}(?!above|below|options|choices)[\w -]{{1,60}}"
-    r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?|(?:i see )?(?:no one|nobody)(?: is [\w -]{1,60})?"
+    r"|(?:no|none|nil)|there (?:are|is)(?:n't| not) any(?: [\w -]{1,60})?"
+    r"|(?:i see )?(?:no one|nobody)(?: (?:is|in|on|at) [\w -]{1,60})?"
     r"|no (?!ideas|clues|images|pictures|thanks|worries|problems|words|comments|results|options|answers)"
     r"(?:[\w-]+s|people|men|women|children|sheep|fish)"
     r"|(?:there (?:are|is)|i (?:can )?see|the (?:image|picture|photo|chart|graph) (?:shows|contains|has)) "
@@ -651,7 +652,8 @@ def _leading(text: str) -> Extraction | None:
         return Extraction(None, Stop.AMBIGUOUS.value)
     if "=" in text:
         return None
-    if len(lines) > 1 and lines[0] and not lines[-1]:
+    summed = lines and lines[0] and lines[0].unit and (any(lines[1:]) or _TOTAL_AGAIN.search(text))  # "3 red", "2 blue"
+    if len(lines) > 1 and lines[0] and not lines[-1] and not summed:
         return Extraction(lines[0].text, CONCLUDED)
     word = _FIRST_WORD.match(text)
     number = read_number(word[1]) if word and not _behind_correction(text) else None
