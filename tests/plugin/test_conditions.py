@@ -192,6 +192,26 @@ def test_models_that_share_a_policy_are_looked_at_together(project: Project) -> 
     assert project.run().ret == 10
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("", 10),
+        ("coverage: {rules: partial}\n", 0),
+        ("  - {id: other, metric: accuracy_drop, where: {model: second}, max: 90pp}\n", 0),
+    ],
+)
+def test_a_model_that_the_rules_leave_out_is_not_go_beside_others(project: Project, more: str, code: int) -> None:
+    """A rule on what all models share was enough for GO of a model that loses half of its answers."""
+    project.script({"setting": "invert", "sample": "q[0-3]", "answer": "A"}, name="second")
+    policy = POLICY.replace("metric: accuracy_drop,", "metric: accuracy_drop, where: {model: model},")
+    project.write(
+        "policy.yaml", policy.replace("metric: worst_case_drop,", "metric: worst_case_drop, unless: {model: second},") + more
+    )
+    result = project.run(models=("model", "second"))
+    said = "not GO: rule drop (policy.yaml:5) applies to model alone, and no rule bounds accuracy_drop of second. GO requires*"
+    ends(result, code, *([said] if code else []))
+
+
 def test_data_that_no_rule_gates_are_named(project: Project) -> None:
     project.write(
         "policy.yaml", POLICY.replace("max:", "where: {dataset: data}, max:").replace("{setting: clean}", "{dataset: data}")
@@ -207,7 +227,7 @@ def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project)
     waive(project, "{setting: invert}")
     project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "30pp"))
     result = ends(project.run(), 1)
-    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of 1 test it covers may be beyond it*"
+    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 30 pp, and 1 of 1 test it covers may be beyond it*"
     result.stdout.fnmatch_lines([said])
     assert "was not needed" not in result.stdout.str()
 

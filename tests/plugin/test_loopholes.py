@@ -56,7 +56,7 @@ waivers:
         "W1 of jo expires on 9999-12-31, in * years, which is as good as never",
         "W1 of jo covers every breach: accuracy_drop is never worse than its cap of 1",
         "W2 of jo expires on 2999-12-31, in * years, which is as good as never",
-        "budget max_error_rate of 100% can never be broken: no rate is above it",
+        "budget max_error_rate of 100 % can never be broken: no rate is above it",
     ):
         result.stdout.fnmatch_lines([f"vlm: warning: policy.yaml:*{said}*"])
     assert "covers every breach" in (project.path / "out" / "summary.md").read_text()

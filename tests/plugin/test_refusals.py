@@ -68,11 +68,13 @@ def test_a_model_that_always_says_the_same_is_no_go_by_rules_on_drops_alone(proj
     assert project.run().ret == 0
 
 
-def test_a_rule_on_visual_gain_decides_by_itself(project: Project) -> None:
-    project.write("model.yaml", "default: B\n")
-    rule = "- {id: gain, metric: visual_gain, min: -99pp, judge: point}\n"
+@pytest.mark.parametrize(("least", "code"), [("10pp", 0), ("0pp", 10), ("-99pp", 10)])
+def test_a_rule_that_asks_for_visual_gain_decides_by_itself(project: Project, least: str, code: int) -> None:
+    """One answer of eight is better with its image: by its interval that is no gain, and a bound of 0 asks for none."""
+    project.script({"setting": "no_image", "sample": "q[1-7]", "answer": "B"})
+    rule = f"- {{id: gain, metric: visual_gain, min: {least}, judge: point}}\n"
     project.write("policy.yaml", DROPS.format("").replace("rules: [", "rules:\n- ").replace("}]", "}\n" + rule))
-    assert project.run().ret == 0
+    assert project.run().ret == code
 
 
 # Models that the images do not reach, in a gate of its own: enough questions to ask a few of them once more.

@@ -193,6 +193,31 @@ class PolicyUse:
                 unmet.append(self._unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
         return unmet
 
+    def unbounded_models(self) -> list[UnmetRule]:
+        """Returns a rule for each model that it leaves out, where no other rule bounds its metric either; one a model.
+
+        A rule may be about a single model, but the others are then not judged as they would be alone. One that an ``unless``
+        names is left out on purpose.
+        """
+        unmet: dict[str, UnmetRule] = {}
+        judged = {test.model for tests in self.met.values() for test in tests}  # another shortfall is about the others
+        for rule, tests in self.blocking.items():
+            alike = {test for each, met in self.blocking.items() if each.metric == rule.metric for test in met}
+            anywhere = replace(rule, where=replace(rule.where, model=()))
+            measured = {test.model for measure, test in self.measured if math.isfinite(measure.value) and anywhere.applies(test)}
+            for model in sorted(measured & judged - {test.model for test in alike}) if tests else ():
+                unmet.setdefault(model, self._unbounded(rule, sorted({test.model for test in tests}), model))
+        return list(unmet.values())
+
+    def _unbounded(self, rule: Rule, models: Sequence[str], model: str) -> UnmetRule:
+        coverage = self.policy.coverage
+        shortfall = (
+            f"rule {rule.id} ({rule.source}) applies to {_name_list(models)} alone, and no rule bounds {rule.metric} of {model}. "
+            f"GO requires that a rule does ({coverage.cite('rules', str(coverage.rules))}): add one, run without {model}, or "
+            "allow this with coverage: {rules: partial}"
+        )
+        return UnmetRule(rule, shortfall, allowed=coverage.rules is Extent.PARTIAL)
+
     def _unmet_as_idle(self, rule: Rule, datasets: Sequence[str]) -> UnmetRule:
         coverage = self.policy.coverage
         shortfall = (
@@ -479,7 +504,7 @@ class Requirements:
         return [
             (unmet, use.policy.coverage.allowed_by("rules", use.policy.coverage.rules))
             for use in self._shared_uses
-            for unmet in use.unmet_rules(self.categories)
+            for unmet in [*use.unmet_rules(self.categories), *(lack for lack in use.unbounded_models() if not lack.allowed)]
         ]
 
     @property

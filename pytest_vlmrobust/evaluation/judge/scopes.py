@@ -94,7 +94,7 @@ def is_summary(rule: Rule) -> bool:
 
 def shows_looking(rule: Rule) -> bool:
     """Whether a rule requires that a model answers better with the images than without."""
-    return rule.metric == "visual_gain"
+    return rule.metric == "visual_gain" and rule.bound.low > 0.0
 
 
 def known_metrics() -> dict[str, MetricFacts]:
