@@ -68,11 +68,13 @@ def test_a_model_that_always_says_the_same_is_no_go_by_rules_on_drops_alone(proj
     assert project.run().ret == 0
 
 
-@pytest.mark.parametrize(("least", "code"), [("10pp", 0), ("0pp", 10), ("-99pp", 10)])
+@pytest.mark.parametrize(
+    ("least", "code"), [("10pp, judge: point", 0), ("0pp, judge: point", 10), ("-99pp", 10), ("7pp, on_inconclusive: warn", 10)]
+)
 def test_a_rule_that_asks_for_visual_gain_decides_by_itself(project: Project, least: str, code: int) -> None:
     """One answer of eight is better with its image: by its interval that is no gain, and a bound of 0 asks for none."""
     project.script({"setting": "no_image", "sample": "q[1-7]", "answer": "B"})
-    rule = f"- {{id: gain, metric: visual_gain, min: {least}, judge: point}}\n"
+    rule = f"- {{id: gain, metric: visual_gain, min: {least}}}\n"
     project.write("policy.yaml", DROPS.format("").replace("rules: [", "rules:\n- ").replace("}]", "}\n" + rule))
     assert project.run().ret == code
 

@@ -558,7 +558,8 @@ class Requirements:
         if not gated or (gain is None and not self.is_whole):  # reported with the tests it leaves out
             return "", ""
         looking = {rule.id for rule in policy.rules if rule.treatment.tier is Tier.BLOCK and shows_looking(rule)}
-        bounded = any(measure.rule in looking for record in about for measure in record.measures)
+        measured = [measure for record in about for measure in record.measures]
+        bounded = any(measure.rule in looking and measure.outcome is not Outcome.MEASURED for measure in measured)
         clean = [record for record in about if record.setting == CLEAN_NAME]
         probed = [measure for record in clean for measure in record.measures]
         if not bounded and (why := _why_no_gain(gain, by_value=policy.judges_values and shows_change(probed))):
