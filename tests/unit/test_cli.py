@@ -213,6 +213,20 @@ def test_check_warns_of_a_policy_that_asks_for_neither_looking_nor_being_right(t
         assert capsys.readouterr().out.count("no blocking rule on all data") == 2, hole
 
 
+def test_check_warns_of_a_policy_that_says_nothing_of_changed_images(tmp_path: Path, capsys: Captured) -> None:
+    clean = Path(basics(tmp_path)).read_text()
+    policy = tmp_path / "policy.yaml"
+    for more, warned in (
+        ("", True),
+        ("  - {id: clean-cell, metric: accuracy, where: {setting: clean}, min: 50%}\n", True),
+        ("  - {id: drops, metric: accuracy_drop, max: 50pp}\n", False),
+    ):
+        policy.write_text(clean + more)
+        main(["check", str(policy)])
+        said = "no blocking rule is about changed images: a model that loses everything under some setting may be GO. Add {metric"
+        assert (said in capsys.readouterr().out) == warned, more
+
+
 def test_a_policy_about_one_model_alone_has_its_basics_where_they_are_about_that_model(tmp_path: Path, capsys: Captured) -> None:
     text = Path(basics(tmp_path)).read_text().replace("judge: point", "where: {model: tiny}, judge: point")
     policy = tmp_path / "policy.yaml"

@@ -66,7 +66,7 @@ def lint(
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
-    """Returns a finding if no rule on all data checks that a model looks at the images, and one if none checks clean accuracy.
+    """Returns a finding each if no rule on all data checks that a model looks at the images, or clean accuracy, or none changes.
 
     A policy may cover only named models, if all its blocking rules name the same ones: no other model is GO by it. One whose
     blocking rules all compare with an earlier run, such as ``parity``, does not judge how good a model is and needs neither.
@@ -90,6 +90,9 @@ def lacks_basics(policy: Policy) -> list[Finding]:
             "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
         )
         gaps.append(f"{text}. Add {{metric: accuracy_above_chance, min: 5pp}} without a where, or a bound of your own")
+    if all(map(_is_about_originals, blocking)):
+        text = "no blocking rule is about changed images: a model that loses everything under some setting may be GO"
+        gaps.append(f"{text}. Add {{metric: worst_case_drop, max: 40pp}}, or a bound of your own")
     return [Finding(source, sentence) for sentence in gaps] if blocking else []
 
 
@@ -103,6 +106,11 @@ def _is_about_clean(rule: Rule) -> bool:
     if rule.metric in {"accuracy", "identity_accuracy"}:
         return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
     return rule.metric in {"clean_accuracy", "accuracy_above_chance", "resolution_accuracy"}
+
+
+def _is_about_originals(rule: Rule) -> bool:
+    """Whether a rule says nothing about changed images."""
+    return rule.metric in {"visual_gain", "clean_accuracy", "accuracy_above_chance"} or set(rule.where.setting) == {CLEAN_NAME}
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
