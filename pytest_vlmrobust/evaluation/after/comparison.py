@@ -112,11 +112,8 @@ class Comparison:
 def compare(before: Path, after: Path, *, model: str = "", common: bool = False) -> Comparison:
     """Returns the changes from one run to another, over every cell that both measured.
 
-    Args:
-        before: the directory of the earlier run.
-        after: the directory of the later run.
-        model: a model of the later run; all of them by default.
-        common: whether samples that only one of the runs has are left out instead of refused.
+    ``model`` is one of the later run; all of them by default. With ``common``, samples that only one run has are left out and
+    not refused.
 
     Raises:
         UsageError: a directory without evidence, ambiguous models, or no cell that both runs measured.

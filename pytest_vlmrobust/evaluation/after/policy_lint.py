@@ -43,13 +43,9 @@ def lint(
 ) -> list[Finding]:
     """Returns the probable mistakes in a policy, including the :func:`loopholes` that a gate refuses or warns about.
 
-    Args:
-        policy: the policy of one model.
-        today: the date at which waivers are evaluated.
-        samples: number of questions in a dataset of the run; if given, also finds rules that these hardly decide.
-        images: number of images that these are about; by default each is about its own.
-        options: number of options per question, 2 for yes/no and infinite for open questions.
-        clean: accuracy on the unchanged images. With both, also finds rules that no outcome could break there.
+    With ``samples`` questions in a dataset of the run, about ``images`` images or each about its own, also the rules that these
+    hardly decide. With the number of ``options`` per question, 2 for yes/no and infinite for open ones, and the accuracy on
+    ``clean`` images, also the rules that no outcome could break there.
     """
     known = KnownNames.of()
     at_hand = metrics.Circumstances(options=options, clean=clean)
@@ -147,11 +143,8 @@ def too_tight_for(policy: Policy, samples: int, today: date, images: int | None 
 def tighter_than_noise(rules: Iterable[Rule], noise: Mapping[str, float]) -> list[Finding]:
     """Returns the rules that a model could break by answering the same samples twice.
 
-    Considers only metrics with a known value if nothing changed, such as drops, for which it is 0.
-
-    Args:
-        rules: the rules of a policy.
-        noise: metric to the change of its value between two runs of the same model on the same samples, in its own unit.
+    Considers only metrics with a known value if nothing changed, such as drops, for which it is 0. ``noise`` is by metric the
+    change of its value between two such runs, in its own unit.
     """
     findings = []
     for rule in rules:

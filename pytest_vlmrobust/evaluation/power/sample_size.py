@@ -179,14 +179,9 @@ def undecidable(
     Considers only rules that judge intervals and keep a run from GO if these do not decide, and only tests that no waiver
     covers.
 
-    Args:
-        policy: the policy of one model.
-        tests: the tests planned for that model.
-        sizes: dataset to its number of independent samples; others are left out.
-        today: the date at which waivers are evaluated.
-        questions: dataset to its number of questions, if several are asked about one image. At best their answers are
-            independent.
-        changed: returns the numbers of images and questions of a test whose settings change only a part of the questions.
+    ``sizes`` are the numbers of independent samples by dataset; others are left out. ``questions`` are those of questions, if
+    several are asked about one image: at best their answers are independent. ``changed`` returns the numbers of images and
+    questions of a test whose settings change only a part of the questions.
     """
     undecided = []
     for part in _parts(policy, tests, sizes, today=today, questions=questions or {}, changed=changed):
