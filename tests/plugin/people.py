@@ -66,5 +66,5 @@ class People:
         ]
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        own = int(entity.id[1:])
-        return tuple(Face(1000 + 10 * own + near) for near in range(count))
+        number = int(entity.id[1:])
+        return tuple(Face(1000 + 10 * number + near) for near in range(count))

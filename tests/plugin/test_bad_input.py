@@ -119,17 +119,17 @@ def test_option_that_a_conftest_adds_is_taken(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "tests", "asked"),
+    ("named", "tests", "reason"),
     [
         ("shapes", 'vlm_tasks("matching")', "*questions alone: tests of tasks*, such as --vlm-dataset=faces_160"),
         ("faces_160", "vlm_metrics()", "*identities alone:*need a dataset of questions, such as --vlm-dataset=shapes"),
     ],
 )
-def test_data_that_no_test_asks_about_are_said(project: Project, named: str, tests: str, asked: str) -> None:
+def test_data_that_no_test_asks_about_are_said(project: Project, named: str, tests: str, reason: str) -> None:
     suite = f'@pytest.mark.{tests}\n@pytest.mark.vlm_settings("clean")\ndef test_cell(vlm_cell):\n    vlm_cell.check()\n'
     project.write("suite/test_suite.py", f"import pytest\n\n\n{suite}")
     result = project.pytester.runpytest("--vlm=scripted:model.yaml", f"--vlm-dataset={named}", "suite")
-    ends(result, 5, f"INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured. {asked}")
+    ends(result, 5, f"INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured. {reason}")
 
 
 def test_other_parameters_and_fixtures_may_stand_beside_ours(project: Project) -> None:

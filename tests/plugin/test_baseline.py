@@ -86,9 +86,9 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(any_project: Project
     result = ends(project.run(*more, models=("newer",)), 1, "*baseline_drop 25.0 pp > 10 pp (rule loss, policy.yaml:6)*")
     result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
     result.stdout.fnmatch_lines(["compared with the baseline: 2 answers got worse, 1 got better (6 tests)"])
-    found = records(project)
-    assert found["newer-data-invert"].broken == ("q2", "q5")
-    assert found["newer-data-flip_v"].fixed == ("q7",)
+    by_id = records(project)
+    assert by_id["newer-data-invert"].broken == ("q2", "q5")
+    assert by_id["newer-data-flip_v"].fixed == ("q7",)
 
 
 def changed_questions(project: Project) -> None:
@@ -110,21 +110,21 @@ def test_a_test_set_that_grew_is_compared_on_its_common_samples(compared: Projec
     said = "data is compared with its baseline on 4 common samples: 4 of this run and 4 of the baseline are left out"
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*baseline_drop 25.0 pp > 10 pp (rule loss, policy.yaml:6)*"])
-    found = records(compared)
-    values = {m.metric: (m.value, m.n) for m in found["newer-data-invert"].measures}
+    by_id = records(compared)
+    values = {m.metric: (m.value, m.n) for m in by_id["newer-data-invert"].measures}
     assert values["baseline_drop"] == (0.25, 4)
     assert values["accuracy"] == (0.75, 8)
-    assert found["newer-data-invert"].broken == ("q5",)
-    mean = next(m for m in found["newer-data-mean_baseline_drop"].measures if m.metric == "mean_baseline_drop")
+    assert by_id["newer-data-invert"].broken == ("q5",)
+    mean = next(m for m in by_id["newer-data-mean_baseline_drop"].measures if m.metric == "mean_baseline_drop")
     assert (mean.value, mean.n) == (0.25 / 4, 4)
     for name in ("newer-data-invert", "newer-data-clean", "newer-data-mean_baseline_drop"):
-        assert said in found[name].notes
+        assert said in by_id[name].notes
     for report in ("report.html", "summary.md", "results.json", "model_card.md", "junit.xml", "manifest.json", "cells.csv"):
         assert said in (compared.path / "out" / report).read_text()
     other = "the baseline has no model of this name: newer is compared with model, the only model there"
     assert (compared.path / "out" / "summary.md").read_text().count(other) == 1
     runs = (compared.path / ".vlmrobust" / "runs").iterdir()
-    (run,) = [one for one in runs if '"vlm_baseline_samples": "common"' in (one / "manifest.json").read_text()]
+    (run,) = [directory for directory in runs if '"vlm_baseline_samples": "common"' in (directory / "manifest.json").read_text()]
     assert verify(run, last_records(run)).differences == ()
     capsys.readouterr()
     assert main(["compare", str(compared.path / "first"), str(compared.path / "out")]) == 4
@@ -133,7 +133,7 @@ def test_a_test_set_that_grew_is_compared_on_its_common_samples(compared: Projec
     assert main(["compare", *runs_of, "--samples=common", "--out", str(compared.path / "c")]) == 0
     assert said in capsys.readouterr().out.replace("\n", " ")
     written = json.loads((compared.path / "c" / "comparison.json").read_text())
-    (cell,) = [one for one in written["cells"] if one["setting"] == "invert"]
+    (cell,) = [change for change in written["cells"] if change["setting"] == "invert"]
     assert (cell["n"], cell["then"], cell["now"], cell["broken"]) == (4, 1.0, 0.75, ["q5"])
     assert said in written["notes"]
 
@@ -186,7 +186,7 @@ def test_exchanged_pictures_are_no_verdict_and_named(compared: Project) -> None:
         result, 11, "*the baseline cannot be compared on data: of 8 samples here, 1 show other images there (q3)*the same images*"
     )
     unrelated = ("worst_case_drop", "visual_gain")
-    assert {str(one.outcome) for one in records(compared).values() if one.metric not in unrelated} == {"ERROR"}
+    assert {str(record.outcome) for record in records(compared).values() if record.metric not in unrelated} == {"ERROR"}
     assert main(["compare", str(compared.path / "first"), str(compared.path / "out")]) == 4
 
 
@@ -246,11 +246,11 @@ def test_the_mean_since_the_baseline_is_gated_in_each_shipped_suite(shipped: Pro
     )
     result = shipped.run("--vlm-baseline=first", "--vlm-report=out", "-k", "since_baseline", models=("newer",))
     result.assert_outcomes(failed=3, deselected=result.parseoutcomes()["deselected"])
-    found = {record.split: record.measures[0] for record in records(shipped).values()}
-    assert {split: measure.value for split, measure in found.items()} == pytest.approx(
+    means = {record.split: record.measures[0] for record in records(shipped).values()}
+    assert {split: measure.value for split, measure in means.items()} == pytest.approx(
         {"grayscale": 0.5, "ladder": 0.5 / 12, "patches": 0.25}
     )
-    assert {measure.rule for measure in found.values()} == {"mean"}
+    assert {measure.rule for measure in means.values()} == {"mean"}
 
 
 def test_a_rule_may_be_about_the_sweep_of_one_suite(shipped: Project) -> None:
@@ -345,7 +345,7 @@ def test_scores_of_a_baseline_that_are_not_those_of_its_answers_are_no_verdict(c
     result.stdout.fnmatch_lines(
         [f"*first/predictions.sqlite: {said} cell. The scores of a baseline have to follow from its answers*"]
     )
-    outcomes = {str(one.outcome) for one in records(compared).values() if one.setting == "invert"}
+    outcomes = {str(record.outcome) for record in records(compared).values() if record.setting == "invert"}
     assert outcomes == {"ERROR"}
     for pair in (("first", "out"), ("out", "first")):
         assert main(["compare", *(str(compared.path / name) for name in pair)]) == 4
@@ -452,7 +452,7 @@ def test_a_run_does_not_replace_its_own_baseline(compared: Project) -> None:
 
 def answers(directory: Path, setting: str) -> list[str]:
     with Evidence.open(directory, read_only=True) as evidence:
-        (cell,) = [one for one in evidence.cells() if str(one.setting) == setting]
+        (cell,) = [planned for planned in evidence.cells() if str(planned.setting) == setting]
         return [answer.prediction.text for answer in evidence.get_cell(cell).answers]
 
 

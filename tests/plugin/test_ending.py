@@ -65,18 +65,20 @@ def said_everywhere(project: Project) -> set[str]:
     run = project.the_run
     main(["report", str(run), "--out", str(project.path / "later")])
     main(["junit", str(run), "--out", str(project.path / "later.xml")])
-    found = {
+    decisions = {
         json.loads((out / "results.json").read_text())["decision"],
         json.loads((run / "manifest.json").read_text())["decision"],
     }
-    found |= {project.results("later")["decision"]}
+    decisions |= {project.results("later")["decision"]}
     for folder in (out, project.path / "later"):
-        found.add((folder / "summary.md").read_text().splitlines()[0].removeprefix("# "))
+        decisions.add((folder / "summary.md").read_text().splitlines()[0].removeprefix("# "))
     for file in ("junit.xml", "out/junit.xml", "later.xml", "later/junit.xml"):
         suite = ElementTree.parse(project.path / file).getroot()[0]
-        found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
-        found |= set(decision_cases(project.path / file).values())
-    return found
+        decisions |= {
+            str(entry.get("value")) for entry in suite.findall("properties/property") if entry.get("name") == "vlm.verdict"
+        }
+        decisions |= set(decision_cases(project.path / file).values())
+    return decisions
 
 
 def run(project: Project, *more: str, subprocess: bool = False) -> pytest.RunResult:
@@ -127,10 +129,12 @@ def test_its_case_in_junit_has_the_verdict_and_the_failure(project: Project) -> 
     project.write("suite/test_suite.py", OWN_ASSERTION)
     run(project)
     for file in ("junit.xml", "out/junit.xml"):
-        cases = [one for one in ElementTree.parse(project.path / file).iter("testcase") if "invert" in str(one.get("name"))]
+        cases = [case for case in ElementTree.parse(project.path / file).iter("testcase") if "invert" in str(case.get("name"))]
         (case,) = cases
-        assert {"vlm.verdict": "PASS"}.items() <= {one.get("name"): one.get("value") for one in case.iter("property")}.items()
-        assert "my own" in str([one.get("message") for one in case.iter("failure")])
+        assert {"vlm.verdict": "PASS"}.items() <= {
+            entry.get("name"): entry.get("value") for entry in case.iter("property")
+        }.items()
+        assert "my own" in str([failure.get("message") for failure in case.iter("failure")])
 
 
 def test_a_failure_beside_an_undecided_verdict_is_not_undecided(project: Project) -> None:
@@ -182,7 +186,7 @@ def test_an_internal_error_after_the_last_gated_test(project: Project) -> None:
 def test_a_file_that_cannot_be_collected(both: Project) -> None:
     both.write("suite/test_broken.py", "import no_such_module_at_all\n" + SUITE)
     refused(both, run(both, "--continue-on-collection-errors"), 1, "cannot be collected: ")
-    names = [one.get("name") for one in ElementTree.parse(both.path / "later.xml").iter("testcase")]
+    names = [case.get("name") for case in ElementTree.parse(both.path / "later.xml").iter("testcase")]
     assert "suite.test_broken" in names
 
 

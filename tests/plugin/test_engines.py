@@ -187,15 +187,15 @@ def cluster() -> Iterator[Any]:
 def actors_on(node: Any) -> list[int]:
     """Returns the process ids of the actors that a raylet started."""
     (raylet,) = (info.process.pid for info in node.all_processes["raylet"])
-    found = []
+    processes = []
     for folder in Path("/proc").iterdir():
         try:
             parent = folder.name.isdigit() and int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == raylet and (folder / "cmdline").read_text().startswith("ray::Host"):
-                found.append(int(folder.name))
+                processes.append(int(folder.name))
         except OSError:
             continue  # it ended meanwhile
-    return found
+    return processes
 
 
 def wait_until(holds: Any, process: subprocess.Popen[str]) -> None:

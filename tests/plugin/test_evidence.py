@@ -32,22 +32,22 @@ def flawed(project: Project) -> None:
     )
 
 
-def told(root: ET.Element) -> dict[str, tuple[object, ...]]:
+def cases_of(root: ET.Element) -> dict[str, tuple[object, ...]]:
     """Returns what a JUnit file says about each test but how long it took, messages as far as every pytest writes them."""
-    found: dict[str, tuple[object, ...]] = {}
+    cases: dict[str, tuple[object, ...]] = {}
     for case in root.iter("testcase"):
         result = [
             (part.tag, part.get("type"), str(part.get("message")).splitlines()[0].removeprefix('failed on setup with "'))
             for part in case
             if part.tag != "properties"
         ]
-        properties = [(one.get("name"), one.get("value")) for one in case.iter("property")]
-        found[f"{case.get('classname')} {case.get('name')}"] = (result, properties)
-    return found
+        properties = [(entry.get("name"), entry.get("value")) for entry in case.iter("property")]
+        cases[f"{case.get('classname')} {case.get('name')}"] = (result, properties)
+    return cases
 
 
 def suite(root: ET.Element) -> dict[str | None, str | None]:
-    return {one.get("name"): one.get("value") for one in root[0].findall("properties/property")}
+    return {entry.get("name"): entry.get("value") for entry in root[0].findall("properties/property")}
 
 
 def test_every_verdict_and_the_junit_file_can_be_had_again(any_project: Project, capsys: Captured) -> None:
@@ -63,11 +63,11 @@ def test_every_verdict_and_the_junit_file_can_be_had_again(any_project: Project,
 
     assert main(["junit", str(run), "--out", str(path / "again.xml")]) == 0
     theirs, ours = (ET.parse(path / name).getroot() for name in ("junit.xml", "again.xml"))
-    expected, found = told(theirs), told(ours)
-    assert found.keys() == expected.keys()
+    expected, repeated = cases_of(theirs), cases_of(ours)
+    assert repeated.keys() == expected.keys()
     for name, (result, properties) in expected.items():
-        assert found[name][1] == properties
-        assert kinds(found[name][0]) == kinds(result)
+        assert repeated[name][1] == properties
+        assert kinds(repeated[name][0]) == kinds(result)
     assert suite(ours) == suite(theirs)
     counts = ("tests", "failures", "errors", "skipped")
     assert [ours[0].get(name) for name in counts] == [theirs[0].get(name) for name in counts]
@@ -165,5 +165,5 @@ def test_runs_of_one_process_and_one_second_share_no_directory(
         project.script(name=name)
         project.run(models=(name,))
     runs = [*(project.path / ".vlmrobust" / "runs").iterdir()]
-    found = sorted(str({cell.model for cell in Evidence.open(run, read_only=True).cells()}) for run in runs)
-    assert found == ["{'model'}", "{'other'}"]
+    models = sorted(str({cell.model for cell in Evidence.open(run, read_only=True).cells()}) for run in runs)
+    assert models == ["{'model'}", "{'other'}"]

@@ -44,11 +44,11 @@ def compared(project: Project, old: Path, new: Path) -> dict[str, dict[str, Any]
 
 def exported(out: Path) -> dict[str, dict[int, float]]:
     """Returns problem to reward of each benchmark, read as nel reads them."""
-    found = {}
+    rewards = {}
     for path in out.glob("*/eval-*.json"):
         lines = map(json.loads, (path.parent / "results.jsonl").read_text(encoding="utf-8").splitlines())
-        found[json.loads(path.read_text())["benchmark"]["name"]] = {line["problem_idx"]: line["reward"] for line in lines}
-    return found
+        rewards[json.loads(path.read_text())["benchmark"]["name"]] = {line["problem_idx"]: line["reward"] for line in lines}
+    return rewards
 
 
 def test_pairs_by_number_give_the_differences_that_we_find(project: Project, capsys: Captured) -> None:

@@ -49,15 +49,15 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
     result = gate.run("--junitxml=junit.xml", "--vlm-report=out")
     ends(result, 1, "*FAIL model-data-invert: accuracy_drop 100.0 pp > 20 pp (rule drop, policy.yaml:5)*", "*NO-GO*")
     assert "suites" not in result.stdout.str()
-    found = properties(gate, "invert")
-    assert found["vlm.cell"] == "model-data-invert"
-    assert found["vlm.verdict"] == "FAIL"
-    assert found["vlm.metric.accuracy_drop"] == "1"
-    assert found["vlm.metric.accuracy_drop.threshold"] == "0.2"
+    written = properties(gate, "invert")
+    assert written["vlm.cell"] == "model-data-invert"
+    assert written["vlm.verdict"] == "FAIL"
+    assert written["vlm.metric.accuracy_drop"] == "1"
+    assert written["vlm.metric.accuracy_drop.threshold"] == "0.2"
     lost = 0.05 ** (1 / SAMPLES)  # where so many are lost, one draw in twenty loses all; the rest may be won
-    assert float(found["vlm.metric.accuracy_drop.low"]) == pytest.approx(lost - (1 - lost), abs=1e-5)
-    assert found["vlm.n"] == str(SAMPLES)
-    assert len(found["vlm.policy_sha256"]) == 64
+    assert float(written["vlm.metric.accuracy_drop.low"]) == pytest.approx(lost - (1 - lost), abs=1e-5)
+    assert written["vlm.n"] == str(SAMPLES)
+    assert len(written["vlm.policy_sha256"]) == 64
     root = ElementTree.parse(gate.path / "junit.xml").getroot()
     suite = {str(p.get("name")): p.get("value") for p in root[0].findall("properties/property")}
     assert suite["vlm.verdict"] == "NO-GO"
@@ -218,9 +218,9 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     result.stdout.fnmatch_lines(
         [f"FAIL model-data: model on data: {said}; most often 'none', 4 of them. *", "NO-GO  1 verdict broke a bound"]
     )
-    found = any_project.results("out")
-    (record,) = [one for one in found["records"] if one["test"] == "budget"]
-    assert (found["decision"], record["outcome"], record["n_unparsed"], record["n_requested"]) == ("NO-GO", "FAIL", 4, 48)
+    results = any_project.results("out")
+    (record,) = [entry for entry in results["records"] if entry["test"] == "budget"]
+    assert (results["decision"], record["outcome"], record["n_unparsed"], record["n_requested"]) == ("NO-GO", "FAIL", 4, 48)
     junit = ElementTree.parse(any_project.path / "out" / "junit.xml").getroot()[0]
     assert junit.get("failures") == "2"
     for name in ("summary.md", "report.html", "model_card.md"):

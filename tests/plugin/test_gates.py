@@ -67,9 +67,9 @@ def test_every_report_and_verify_say_the_number_and_verify_recomputes_it(
     (project.path / "out" / "manifest.json").write_text(json.dumps(manifest))
     assert main(["bundle", "out", "--out", "other.zip"]) == 0
     assert main(["verify", "other.zip"]) == 1
-    told = capsys.readouterr().out
-    assert "gates of model-data.number is not what predictions.sqlite gives" in told
-    assert "gates of model-data.n is not what predictions.sqlite gives" in told
+    output = capsys.readouterr().out
+    assert "gates of model-data.number is not what predictions.sqlite gives" in output
+    assert "gates of model-data.n is not what predictions.sqlite gives" in output
 
 
 def test_a_run_that_decided_nothing_is_no_gate(project: Project) -> None:

@@ -35,8 +35,8 @@ def test_an_error_of_an_endpoint_is_a_failed_inference_on_one_line(project: Proj
     summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
     assert r"down \u202esecond line \udfff" in summary
     assert [char for char in summary if not char.isprintable() and char != "\n"] == []
-    found = project.results("out")["records"]
-    assert {record["n_errors"] for record in found if record["id"] == "model-data-invert"} == {SAMPLES}
+    entries = project.results("out")["records"]
+    assert {record["n_errors"] for record in entries if record["id"] == "model-data-invert"} == {SAMPLES}
 
 
 def test_a_long_error_is_cut(project: Project) -> None:
@@ -70,7 +70,7 @@ def test_a_category_that_xml_cannot_hold_leaves_junit_well_formed(project: Proje
     names = []
     for file in ("junit.xml", "out/junit.xml", "later.xml"):
         properties = list(ElementTree.parse(project.path / file).iter("property"))
-        names.append({name for one in properties if "d#x" in (name := str(one.get("name")))})
+        names.append({name for entry in properties if "d#x" in (name := str(entry.get("name")))})
     assert "vlm.metric.accuracy_drop.c#x01d#xFFFE#xD800" in names[0]
     assert names[0] == names[1] == names[2]
 

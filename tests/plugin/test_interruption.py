@@ -105,7 +105,7 @@ def test_a_signal_that_ends_it_leaves_a_decision_and_junit(slow_project: Project
     assert slow_project.decision == "INCOMPLETE"
     for file in ("junit.xml", "out/junit.xml"):
         suite = ElementTree.parse(slow_project.path / file).getroot()[0]
-        assert {one.get("value") for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"} == {
+        assert {entry.get("value") for entry in suite.findall("properties/property") if entry.get("name") == "vlm.verdict"} == {
             "INCOMPLETE"
         }
 
@@ -119,9 +119,9 @@ def test_a_fill_that_is_interrupted_says_how_many_answers_it_has(slow_project: P
     assert "nothing was measured" not in output
     process = start(slow_project, "--vlm-fill")
     output, _ = process.communicate(timeout=90)
-    found = re.search(r"(\d+) answers, (\d+) of them inferred, 0 are missing", output)
-    assert found, output
-    assert int(found[1]) - int(found[2]) == kept
+    match = re.search(r"(\d+) answers, (\d+) of them inferred, 0 are missing", output)
+    assert match, output
+    assert int(match[1]) - int(match[2]) == kept
 
 
 def test_a_signal_that_is_ignored_stays_ignored(slow_project: Project) -> None:
@@ -182,9 +182,9 @@ def test_ctrl_c_in_the_first_test_says_so_and_not_that_no_test_ran(slow_project:
 
 def test_what_an_interrupted_run_waits_for_is_said_before_pytest_shows_where_it_was(project: Project) -> None:
     """Pytest writes down every argument of every call for that, the whole data among them: seconds on a busy machine."""
-    own = "import pytest\n\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n"
+    conftest = "import pytest\n\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n"
     hook = "session.config.hook.pytest_keyboard_interrupt.get_hookimpls()"
-    project.write("conftest.py", f"{own}    print('ORDER', *[one.plugin_name for one in reversed({hook})])\n")
+    project.write("conftest.py", f"{conftest}    print('ORDER', *[one.plugin_name for one in reversed({hook})])\n")
     order = re.findall(r"ORDER (.*)", project.run("-s").stdout.str())[0].split()
     assert order.index("vlmrobust-collector") < order.index("terminalreporter")
 

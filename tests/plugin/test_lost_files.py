@@ -227,12 +227,14 @@ def by_hand(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
 def said_in_files(project: Project) -> set[str]:
     """Returns every decision that stands in a file of the run."""
     files = [*project.path.glob(".vlmrobust/runs/*/manifest.json"), *project.path.glob("out/*s*.json")]
-    found = {json.loads(file.read_text()).get("decision", "none") for file in files}
+    decisions = {json.loads(file.read_text()).get("decision", "none") for file in files}
     if (project.path / "junit.xml").is_file() and (project.path / "junit.xml").stat().st_size:
         suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
-        found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
-        found |= set(decision_cases(project.path / "junit.xml").values())
-    return found
+        decisions |= {
+            str(entry.get("value")) for entry in suite.findall("properties/property") if entry.get("name") == "vlm.verdict"
+        }
+        decisions |= set(decision_cases(project.path / "junit.xml").values())
+    return decisions
 
 
 def run_to_the_end(project: Project, *more: str) -> tuple[pytest.RunResult, str]:

@@ -233,8 +233,8 @@ def test_metrics_of_ones_own_are_checked_in_full_each_time(shop: Project) -> Non
 
 def test_thorough_checks_are_made_one_by_one_and_remembered_by_no_one(checks: pytest.Pytester) -> None:
     run(checks).assert_outcomes(passed=3)
-    one = f"{SUITE}::test_metric[accuracy-float]"
+    test = f"{SUITE}::test_metric[accuracy-float]"
     for _ in range(2):
-        checks.runpytest(one, "--hypothesis-profile=vlm-thorough").assert_outcomes(passed=1)
-    assert checks.runpytest(one).ret == pytest.ExitCode.USAGE_ERROR
+        checks.runpytest(test, "--hypothesis-profile=vlm-thorough").assert_outcomes(passed=1)
+    assert checks.runpytest(test).ret == pytest.ExitCode.USAGE_ERROR
     assert len(passes(checks.path / ".vlmrobust")) == 3

@@ -42,7 +42,10 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
     results = project.results("report")
     (about,) = results["not_shown"]
     (measured,) = [
-        one for record in results["records"] for one in record["measures"] if one["not_shown"] and record["key"] == about["key"]
+        measure
+        for record in results["records"]
+        for measure in record["measures"]
+        if measure["not_shown"] and record["key"] == about["key"]
     ]
     assert (about["rule"], about["metric"], about["outcome"], about["bound"]) == (
         "small-drop",
@@ -56,11 +59,11 @@ def test_what_a_go_does_not_show_stands_in_every_report(project: Project) -> Non
     assert about["samples_needed"] > 8
     for file in ("junit.xml", "report/junit.xml"):
         suite = ElementTree.parse(project.path / file).getroot()[0]
-        properties = {str(one.get("name")): str(one.get("value")) for one in suite.findall("properties/property")}
+        properties = {str(entry.get("name")): str(entry.get("value")) for entry in suite.findall("properties/property")}
         assert properties["vlm.not_shown.1"].startswith("not shown: model-data-invert: accuracy_drop ")
         assert "vlm.not_shown.2" not in properties
-        (case,) = [one for one in suite.iter("testcase") if "invert" in str(one.get("name"))]
-        said = {str(one.get("name")): str(one.get("value")) for one in case.iter("property")}
+        (case,) = [node for node in suite.iter("testcase") if "invert" in str(node.get("name"))]
+        said = {str(entry.get("name")): str(entry.get("value")) for entry in case.iter("property")}
         assert said["vlm.not_shown"].endswith("would decide it if this value is the true one")
         assert "vlm.warning" not in said
     run = project.the_run

@@ -121,7 +121,7 @@ class Observatory:
         """Leaves some of the suite's test functions."""
         file = self.path / "suite" / "test_observatory.py"
         head, *functions = file.read_text(encoding="utf-8").split("\n\n\n@pytest")
-        kept = [one for one in functions if any(f"def {test}(" in one for test in tests)]
+        kept = [function for function in functions if any(f"def {test}(" in function for test in tests)]
         assert len(kept) == len(tests)
         file.write_text("\n\n\n@pytest".join([head, *kept]), encoding="utf-8")
 
@@ -142,8 +142,8 @@ def observatory(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> O
 
 
 def value(record: Mapping[str, Any]) -> float:
-    (found,) = [one["value"] for one in record["measures"] if one["metric"] == record["metric"]]
-    return float(found)
+    (number,) = [measure["value"] for measure in record["measures"] if measure["metric"] == record["metric"]]
+    return float(number)
 
 
 def test_a_model_that_is_right_is_go(observatory: Observatory) -> None:
@@ -206,8 +206,8 @@ def test_attributes_and_positions_are_shown_for_each_group_of_people(observatory
     rows = {(row["name"], row["dataset"], row["part"]): row for row in json.loads(text)["analyses"]}
 
     def values(name: str, task: str, part: str) -> dict[str, float]:
-        found: dict[str, float] = rows[name, f"people.{task}", part]["values"]
-        return found
+        numbers: dict[str, float] = rows[name, f"people.{task}", part]["values"]
+        return numbers
 
     five = {"lowest": 0.5, "lower_quartile": 0.5, "median": 0.75, "upper_quartile": 1.0, "highest": 1.0}
     assert values("attributes", "guided", f"mouth, {halftone}") == pytest.approx(
@@ -238,8 +238,8 @@ def test_inferences_that_fail_are_named_wherever_something_rests_on_them(observa
     observatory.keep("test_cell", "test_robustness")
     assert observatory.run("--vlm=scripted:failing.yaml", "-k", "matching").ret == EXIT_CODES[Decision.INCOMPLETE]
     records = observatory.records
-    asked = records[f"failing-people.matching-{failing}"]["n_requested"]
-    said = f"no sample was scored: all {asked} inferences failed; most often: the endpoint is down"
+    n_requested = records[f"failing-people.matching-{failing}"]["n_requested"]
+    said = f"no sample was scored: all {n_requested} inferences failed; most often: the endpoint is down"
     for split in SPLITS:
         cell = records[f"failing-people.matching-{split}"]
         assert (cell["outcome"], cell["n_requested"]) == ("ERROR", 0)
@@ -314,16 +314,18 @@ def test_a_gain_of_text_over_letters_is_no_gain_of_thinking(observatory: Observa
     observatory.script("plain", *letters)
     observatory.script("thinks")
     entries = {"plain": {"path": "plain.yaml"}, "thinks": {"path": "thinks.yaml", "prompt_mode": "thinking"}}
-    models = {name: {"backend": "scripted", "family": "oracle", "parameters_billion": 4, **one} for name, one in entries.items()}
+    models = {
+        name: {"backend": "scripted", "family": "oracle", "parameters_billion": 4, **entry} for name, entry in entries.items()
+    }
     observatory.write("models.yaml", json.dumps({"models": models}))
     observatory.keep("test_thinking")
-    asked = ["--vlm-models=models.yaml", "--vlm=plain", "--vlm=thinks", "-k", "matching and clean"]
-    assert observatory.run(*asked).ret == 11
+    arguments = ["--vlm-models=models.yaml", "--vlm=plain", "--vlm=thinks", "-k", "matching and clean"]
+    assert observatory.run(*arguments).ret == 11
     (record,) = observatory.records.values()
     assert record["outcome"] == "ERROR"
     assert "the choices were not answered in one way (by text: thinks; by letters: plain)" in record["reason"]
     assert "--vlm-answer=text is what every model can do" in record["reason"]
-    observatory.run(*asked, "--vlm-answer=text")
+    observatory.run(*arguments, "--vlm-answer=text")
     (record,) = observatory.records.values()
     assert (record["outcome"], value(record)) == ("PASS", 0.0)
 
@@ -366,8 +368,8 @@ def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(ob
     assert {record["outcome"] for record in records.values() if "guided" not in record["id"]} <= {"MEASURED", "NOT_APPLICABLE"}
     assert "left out" not in result.stdout.str()
     (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
-    found = verify(run, last_records(run))
-    assert (found.differences, found.records) == ((), len(records))
+    verification = verify(run, last_records(run))
+    assert (verification.differences, verification.records) == ((), len(records))
 
 
 def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> None:
@@ -389,7 +391,7 @@ def test_gaps_in_several_groupings_share_one_level(observatory: Observatory) -> 
     answers = {sample.id: "ABCD"[("ABCD".index(str(sample.target)) + (sample.group in wrong)) % 4] for sample in samples}
     blind = {"setting": "no_image", "answer": "A"}
     observatory.write(
-        "model.yaml", json.dumps({"rules": [blind, *({"sample": name, "answer": own} for name, own in answers.items())]})
+        "model.yaml", json.dumps({"rules": [blind, *({"sample": name, "answer": answer} for name, answer in answers.items())]})
     )
     observatory.keep("test_identity")
     options = ["--vlm-thresholds=policy.yaml", "--vlm-report=report", "--vlm-mode=full", "-p", "no:randomly", "-k", "matching"]
@@ -467,9 +469,9 @@ def test_a_face_that_changes_in_mid_run_is_refused_in_every_collage(observatory:
     other, collection = (resolve_collection(name) for name in ("words_160", folder))
     assert collection is not None
     assert other is not None
-    asked = chosen(task_dataset("pointing", collection, other), "8")
-    shown = [source.path for sample in asked for source in sample.images if isinstance(source, FileImage)]
-    beside = [part.path for sample in asked for part in parts_of(sample.images[1]) if isinstance(part, FileImage)]
+    samples = chosen(task_dataset("pointing", collection, other), "8")
+    shown = [source.path for sample in samples for source in sample.images if isinstance(source, FileImage)]
+    beside = [part.path for sample in samples for part in parts_of(sample.images[1]) if isinstance(part, FileImage)]
     face = next(path for path in beside if path not in shown)
     hook = f"""
 import shutil
@@ -480,7 +482,7 @@ def pytest_runtest_logfinish(nodeid):
         shutil.copy({str(shown[0])!r}, {str(face)!r})
 """
     observatory.write("suite/conftest.py", hook)
-    answers = [{"sample": sample.id, "text": "Which cell", "answer": right(sample)} for sample in asked]
+    answers = [{"sample": sample.id, "text": "Which cell", "answer": right(sample)} for sample in samples]
     observatory.write("model.yaml", json.dumps({"rules": [*BLIND, *answers]}))
     observatory.write("policy.yaml", "version: 1\nrules: [{id: r, metric: accuracy_drop, max: 5pp}]\n")
     observatory.keep("test_cell")

@@ -248,19 +248,19 @@ class Lab:
 
     def decided(self, row: Row, models: Sequence[str]) -> Mapping[str, str]:
         """Returns the decisions of one run of the gate, as it prints them."""
-        asked = [f"--vlm={name if name == REFERENCE else f'scripted:oracle/{name}'}" for name in models]
+        models_options = [f"--vlm={name if name == REFERENCE else f'scripted:oracle/{name}'}" for name in models]
         data = [f"--vlm-dataset={self.written(name, row.questions)}" for name in row.data]
         suites = [f"suites/test_{name}.py" for name in row.suites]
         self.monkeypatch.setitem(COLLECTIONS._things, "people", lambda: People(row.people, ("light", "dark")))
         done = self.pytester.runpytest(
-            *("-q", "-p", "no:randomly", "--vlm-patches=2", f"--vlm-thresholds={row.policy}"), *asked, *data, *suites
+            *("-q", "-p", "no:randomly", "--vlm-patches=2", f"--vlm-thresholds={row.policy}"), *models_options, *data, *suites
         )
         of_each, of_one = (
             r"^decision about (\w+): (\S+)(?: \(\w+\))?$",
             rf"^()({GO}|{NO_GO}|{OPEN})(?: \(\w+\))?  ",
         )  # the only model is not named
-        found = re.findall(of_each if len(models) > 1 else of_one, done.stdout.str(), re.MULTILINE)
-        said = {name or models[0]: decision for name, decision in found}
+        matches = re.findall(of_each if len(models) > 1 else of_one, done.stdout.str(), re.MULTILINE)
+        said = {name or models[0]: decision for name, decision in matches}
         assert list(said) == sorted(models), done.stdout.str()
         return said
 

@@ -20,7 +20,7 @@ def test_a_test_that_a_plugin_runs_again_has_each_property_once(project: Project
     project.script({"setting": "invert", "answer": "A"})
     assert project.run("--junitxml=junit.xml", option, subprocess=True).ret == 1
     for case in ElementTree.parse(project.path / "junit.xml").iter("testcase"):
-        counts = Counter(one.get("name") for one in case.iter("property"))
+        counts = Counter(entry.get("name") for entry in case.iter("property"))
         assert set(counts.values()) == {1}, case.get("name")
     assert decision_cases(project.path / "junit.xml") == {"model": "NO-GO"}
 
@@ -28,8 +28,8 @@ def test_a_test_that_a_plugin_runs_again_has_each_property_once(project: Project
 def test_allure_shows_what_a_test_is_about(project: Project) -> None:
     pytest.importorskip("allure_pytest")
     assert project.run("--alluredir=allure", subprocess=True).ret == 0
-    found = [json.loads(path.read_text())["parameters"] for path in (project.path / "allure").glob("*-result.json")]
-    assert {"name": "vlm_cell", "value": "model-data-invert"} in [parameter for parameters in found for parameter in parameters]
+    listed = [json.loads(path.read_text())["parameters"] for path in (project.path / "allure").glob("*-result.json")]
+    assert {"name": "vlm_cell", "value": "model-data-invert"} in [parameter for parameters in listed for parameter in parameters]
 
 
 HARMLESS = {

@@ -52,10 +52,10 @@ def test_grids_are_two_and_three_unless_said(patched: Project) -> None:
     patched.run("--vlm-report=report").assert_outcomes(passed=2)
     assert [*records(patched)] == ["patches:2", "patches:3"]
     patched.run("--vlm-report=report", "--vlm-patches=2,4").assert_outcomes(passed=2)
-    found = records(patched)
-    assert [*found] == ["patches:2", "patches:4"]
-    assert (found["patches:2"]["n_inferred"], found["patches:4"]["n_requested"]) == (0, 8 * 16)
-    assert len(found["patches:4"]["positions"]) == 16
+    by_setting = records(patched)
+    assert [*by_setting] == ["patches:2", "patches:4"]
+    assert (by_setting["patches:2"]["n_inferred"], by_setting["patches:4"]["n_requested"]) == (0, 8 * 16)
+    assert len(by_setting["patches:4"]["positions"]) == 16
 
 
 def test_grids_may_stand_in_the_ini_file(patched: Project) -> None:
@@ -84,9 +84,11 @@ def test_stopping_changes_the_inferences_and_not_the_index(patched: Project) -> 
     assert (full["n_requested"], full["n_recalled"], full["n_inferred"]) == (72, 8, 64)
     assert len(full["positions"]) == 9
     named = ("accuracy", "accuracy_drop", "pcri", "rci", "pcri_excess")
-    one, other = ({each["metric"]: each for each in record["measures"] if each["metric"] in named} for record in (stopped, full))
-    assert set(one) == set(named)
-    assert one == other
+    early, whole = (
+        {each["metric"]: each for each in record["measures"] if each["metric"] in named} for record in (stopped, full)
+    )
+    assert set(early) == set(named)
+    assert early == whole
 
 
 def test_a_picture_smaller_than_the_grid_is_an_error_that_names_the_sample(patched: Project) -> None:
@@ -101,9 +103,9 @@ def test_pictures_of_examples_stand_in_the_store(patched: Project) -> None:
     patched.script(*WRONG, *RIGHT)
     patched.run("--vlm-report=report", "--vlm-patches=2")
     examples = records(patched)["patches:2"]["examples"]
-    assert [one["kind"] for one in examples] == ["whole_only"] * 4
+    assert [example["kind"] for example in examples] == ["whole_only"] * 4
     folder = Path(patched.path / ".vlmrobust" / "pictures")
-    named = {picture["file"] for one in examples for picture in one["pictures"]}
+    named = {picture["file"] for example in examples for picture in example["pictures"]}
     assert named == {path.name for path in folder.iterdir()}
     assert len(named) == 4 * 5
     assert [picture["frame"] for picture in examples[0]["pictures"]] == ["right", *["wrong"] * 4]
@@ -199,8 +201,8 @@ def _run_without_policy(self: Project, *arguments: str) -> pytest.RunResult:
 
 
 def measured(project: Project) -> dict[tuple[str, str], dict[str, Any]]:
-    found = project.results("report")["records"]
-    return {(record["setting"], one["metric"]): one for record in found for one in record["measures"]}
+    entries = project.results("report")["records"]
+    return {(record["setting"], measure["metric"]): measure for record in entries for measure in record["measures"]}
 
 
 @pytest.mark.parametrize("policy", ["pcri", "rci"])
@@ -208,13 +210,13 @@ def test_whoever_always_says_no_is_no_go_where_four_fifths_are_no(
     project: Project, furnish: Callable[..., pytest.RunResult], policy: str
 ) -> None:
     assert furnish(always_no, policy, "--vlm-patches=2", task="yes_no").ret == 10
-    found = measured(project)
+    measures = measured(project)
     for metric in ("accuracy_above_chance", "visual_gain"):
-        assert (found["", metric]["value"], found["", metric]["outcome"]) == (0.0, "INCONCLUSIVE")
-    assert found["patches:2", "pcri_matched"]["value"] is None
+        assert (measures["", metric]["value"], measures["", metric]["outcome"]) == (0.0, "INCONCLUSIVE")
+    assert measures["patches:2", "pcri_matched"]["value"] is None
     assert (
         "the full-image score of 80.0 % is below 85.7 % (chance 80.0 %, always 'No' gets 80.0 % of 200 yes/no questions, plus"
-        in (found["patches:2", "pcri_matched"]["reason"])
+        in (measures["patches:2", "pcri_matched"]["reason"])
     )
 
 
@@ -233,12 +235,12 @@ def test_what_blocks_is_how_much_context_costs_beyond_luck(
     index: float,
 ) -> None:
     assert furnish(answer, policy, "--vlm-patches=2").ret == expected
-    found = measured(project)
-    matched = found["patches:2", "pcri_matched"]
+    measures = measured(project)
+    matched = measures["patches:2", "pcri_matched"]
     assert matched["value"] == pytest.approx(index, abs=0.06 if answer is coin else 1e-9)
     assert matched["outcome"] == ("FAIL" if expected else "PASS")
     if answer is coin:
-        assert found["patches:2", "pcri"]["high"] < -0.5, "raw, the luck of four attempts looks like distraction"
+        assert measures["patches:2", "pcri"]["high"] < -0.5, "raw, the luck of four attempts looks like distraction"
 
 
 def test_where_guesses_explain_every_patch_distraction_is_undecided_and_no_go(
@@ -267,12 +269,12 @@ def test_a_run_with_attempts_can_be_verified(project: Project, furnish: Callable
     project.write("policy.yaml", POLICY)
     furnish(coin, "policy.yaml", "--vlm-patches=2", "--vlm-patch-stop", "--vlm-patch-attempts")
     run = project.the_run
-    found = verify(run, last_records(run))
-    assert (found.differences, found.records) == ((), 4)
+    verification = verify(run, last_records(run))
+    assert (verification.differences, verification.records) == ((), 4)
 
 
 def test_attempts_are_part_of_the_plan(project: Project, furnish: Callable[..., pytest.RunResult]) -> None:
     plain = furnish(steady, "ci-smoke", "--vlm-patches=2", "--vlm-plan")
     plain.stdout.fnmatch_lines(["1,200 inferences, *"])  # clean, no_image and four patches
-    asked = furnish(steady, "pcri", "--vlm-patches=2", "--vlm-plan")
-    asked.stdout.fnmatch_lines(["2,000 inferences, *"])
+    result = furnish(steady, "pcri", "--vlm-patches=2", "--vlm-plan")
+    result.stdout.fnmatch_lines(["2,000 inferences, *"])

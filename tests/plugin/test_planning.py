@@ -99,7 +99,9 @@ def test_tokens_are_means_of_stored_answers(project: Project) -> None:
     with Store.open(project.path / ".vlmrobust") as store:
         context = {"model": "model", "dataset": "data", "setting": "clean"}
         details = [{"prompt_tokens": n, "visual_tokens": 50} for n in (90, 110)]
-        store.put_many({f"k{n}": Prediction("A", "generate", details=one) for n, one in enumerate(details)}, context=context)
+        store.put_many(
+            {f"k{n}": Prediction("A", "generate", details=tokens) for n, tokens in enumerate(details)}, context=context
+        )
     plan = project.run("--vlm-plan")
     assert row(plan)[7] == f"{PASSES * 100:,}"
     plan.stdout.fnmatch_lines(["*; 100 prompt tokens an answer, 50 of them visual (mean of 2 stored answers)"])

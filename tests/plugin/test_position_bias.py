@@ -29,8 +29,8 @@ def planted(rng: np.random.Generator) -> Cue:
     while True:
         cue = local(rng)
         assert isinstance(cue.image, SceneImage)
-        asked = next(figure for figure in cue.image.scene.figures if figure.shape in cue.question)
-        if asked.quadrant == PLANTED:
+        target = next(figure for figure in cue.image.scene.figures if figure.shape in cue.question)
+        if target.quadrant == PLANTED:
             return cue
 
 

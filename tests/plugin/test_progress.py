@@ -122,13 +122,13 @@ def test_the_live_row_leaves_the_letters_alone(project: Project, columns: int, r
     project.script({"setting": "invert", "answer": "A"})
     terminal = Terminal(columns, rows)
     assert terminal.run(project.path) == 1
-    found = letters(terminal.text)
-    assert len(found) > 100
-    assert set(found) == {".", "F"}
+    written = letters(terminal.text)
+    assert len(written) > 100
+    assert set(written) == {".", "F"}
     assert not any(re.match(r"\[[#-]{10}\]", row) for row in terminal.text), "nothing of it is left"
     said = [live.text for live in terminal.lives]
     assert len(set(said)) > 50
-    assert f"/{len(found)} tests" in said[-1]
+    assert f"/{len(written)} tests" in said[-1]
     assert any(re.search(r"/2\d\d answers, \d+ answers/s, ETA \d+:\d\d, ", text) for text in said)
 
 

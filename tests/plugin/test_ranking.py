@@ -22,7 +22,7 @@ def test_the_report_of_two_models_ranks_them(project: Project) -> None:
     project.run("--vlm-report=out", "--vlm-reference=other", models=("model", "other"))
     data = json.loads((project.path / "out" / "models.json").read_text())
     (board,) = data["boards"]
-    assert [(one["model"], one["rank"]) for one in board["standings"]] == [("model", 1), ("other", 2)]
+    assert [(standing["model"], standing["rank"]) for standing in board["standings"]] == [("model", 1), ("other", 2)]
     assert (board["samples"], board["settings"], data["reference"]) == (8, 4, "other")
     assert '<a href="models.html">Models</a>' in (project.path / "out" / "report.html").read_text()
     assert "Models side by side" in (project.path / "out" / "models.html").read_text()
@@ -67,14 +67,14 @@ def test_a_report_directory_ranks_as_its_run_does(project: Project) -> None:
     (project.path / "models.yaml").write_text(json.dumps({"models": models}))
     named = [f"--vlm={name}" for name in entries]
     project.run("--vlm-report=out", "--vlm-models=models.yaml", "--vlm-answer=text", *named, models=())
-    found = []
+    tables = []
     for place, directory in enumerate((project.the_run, project.path / "out")):
         assert main(["rank", str(directory), "--out", str(project.path / f"r{place}")]) == 0
-        found.append(json.loads((project.path / f"r{place}" / "models.json").read_text()))
-    assert found[0]["boards"] == found[1]["boards"]
-    assert found[0]["left_out"] == found[1]["left_out"]
+        tables.append(json.loads((project.path / f"r{place}" / "models.json").read_text()))
+    assert tables[0]["boards"] == tables[1]["boards"]
+    assert tables[0]["left_out"] == tables[1]["left_out"]
     assert {"size_trend", "prompt_modes", "chain_lengths", "effects"} <= {
-        row["name"] for row in found[1]["boards"][0]["analyses"]
+        row["name"] for row in tables[1]["boards"][0]["analyses"]
     }
 
 

@@ -26,7 +26,7 @@ def seal(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     allowed = os.access
 
     def access(path: os.PathLike[str] | str, mode: int, **options: bool) -> bool:
-        inside = any(Path(path).is_relative_to(one) for one in sealed)
+        inside = any(Path(path).is_relative_to(folder) for folder in sealed)
         return allowed(path, mode, **options) and not (inside and mode & os.W_OK)
 
     monkeypatch.setattr("os.access", access)

@@ -17,8 +17,8 @@ REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
 
 
 def records(project: Project) -> dict[str, dict[str, Any]]:
-    found = project.results("out")["records"]
-    return {str(record["id"]): record for record in found}
+    entries = project.results("out")["records"]
+    return {str(record["id"]): record for record in entries}
 
 
 def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) -> None:
@@ -28,11 +28,11 @@ def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) ->
     result = ends(any_project.run("--vlm-report=out"), 0)
     said = f"{SAMPLES} of {SAMPLES} answers of model without the images could not be read and count as guesses"
     result.stdout.fnmatch_lines([f"note *: {said}"])
-    found = records(any_project)
-    (gain,) = found["model-data-visual_gain"]["measures"]
+    by_id = records(any_project)
+    (gain,) = by_id["model-data-visual_gain"]["measures"]
     assert gain["value"] == 0.0  # every right answer here is B, so that saying B without looking is right each time
-    assert [found["model-data-no_image"][name] for name in ("n_unparsed", "n_guessed")] == [0, SAMPLES]
-    assert found["model-data-worst_case_drop"]["n_requested"] == 5 * SAMPLES  # clean and four settings
+    assert [by_id["model-data-no_image"][name] for name in ("n_unparsed", "n_guessed")] == [0, SAMPLES]
+    assert by_id["model-data-worst_case_drop"]["n_requested"] == 5 * SAMPLES  # clean and four settings
 
 
 def test_refusing_with_the_picture_is_no_go(project: Project) -> None:
@@ -154,8 +154,8 @@ def test_a_model_that_sees_no_picture_and_refuses_where_there_is_none_is_not_go(
 def test_a_model_that_looks_is_go_and_its_probes_can_be_computed_again(large: Project) -> None:
     result = ends(ask(large, LOOKS), 0)
     assert "when it is shown the images" not in result.stdout.str()
-    found = {one["metric"]: one["value"] for one in records(large)["m-data-clean"]["measures"]}
-    assert (found["same_when_exchanged_rate"], found["other_when_alone_rate"]) == (0.0, 0.0)
+    rates = {measure["metric"]: measure["value"] for measure in records(large)["m-data-clean"]["measures"]}
+    assert (rates["same_when_exchanged_rate"], rates["other_when_alone_rate"]) == (0.0, 0.0)
     run = large.the_run
     bundle = large.path / "run.zip"
     assert main(["bundle", str(run), "--out", str(bundle)]) == 0

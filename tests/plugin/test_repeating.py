@@ -60,8 +60,8 @@ CELLS = 6
 
 
 def noise_properties(file: Path) -> dict[str, str]:
-    found = {str(one.get("name")): str(one.get("value")) for one in ET.parse(file).getroot().iter("property")}
-    return {name: value for name, value in found.items() if name.startswith("vlm.aa.")}
+    values = {str(entry.get("name")): str(entry.get("value")) for entry in ET.parse(file).getroot().iter("property")}
+    return {name: value for name, value in values.items() if name.startswith("vlm.aa.")}
 
 
 def stored(project: Project) -> list[tuple[str, str]]:

@@ -100,8 +100,8 @@ def test_the_report_of_a_go_replaces_an_earlier_one_as_a_whole(any_project: Proj
     project.script()
     assert project.run("--vlm-report=out").ret == 0
     assert "owner" not in json.loads((project.path / "out" / "manifest.json").read_text())
-    found = {path.name for path in (project.path / "out").iterdir()}
-    assert found == {"manifest.json", *NAMES, "policies", ".vlmrobust.lock"} - {"models.html", "models.md", "models.json"}
+    names = {path.name for path in (project.path / "out").iterdir()}
+    assert names == {"manifest.json", *NAMES, "policies", ".vlmrobust.lock"} - {"models.html", "models.md", "models.json"}
 
 
 @pytest.mark.parametrize("option", ["--co", "--fixtures", "--markers", "--version", "--help"])

@@ -232,8 +232,8 @@ def test_failure_message_terminal_page_and_junit_give_the_same_command(any_proje
     assert set(in_messages(first.stdout.str())) == every
     for file in ("junit.xml", "out/junit.xml"):
         failures = ET.parse(any_project.path / file).getroot().findall(".//failure")
-        assert {command for one in failures for command in in_messages(str(one.text))} == every
-        assert all("\n" not in str(one.get("message")) for one in failures)
+        assert {command for failure in failures for command in in_messages(str(failure.text))} == every
+        assert all("\n" not in str(failure.get("message")) for failure in failures)
     run = any_project.the_run
     main(["report", str(run), "--out", str(any_project.path / "again")])
     for name in ("out", "again"):
@@ -245,9 +245,9 @@ def test_failure_message_terminal_page_and_junit_give_the_same_command(any_proje
 def test_a_breach_is_explained_once_where_pytest_shortens_nothing(any_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     any_project.script({"setting": "invert", "answer": "A"})
-    told = any_project.run("-v", "-k", "invert")
-    assert len(in_messages(told.stdout.str())) == 1
-    told.stdout.fnmatch_lines(
+    result = any_project.run("-v", "-k", "invert")
+    assert len(in_messages(result.stdout.str())) == 1
+    result.stdout.fnmatch_lines(
         ["FAILED suite/test_suite.py::test_cell?model-data-invert? - *accuracy_drop 100.0 pp > 20 pp (rule drop, policy.yaml:5)"]
     )
 

@@ -116,7 +116,7 @@ def test_the_share_of_risk_does_not_depend_on_the_class_that_is_named(project: P
     for arguments in ([FILE], [f"{FILE}::TestA"]):
         named(project, *arguments, f"--vlm-store=s{len(seen)}")
         dockets = (project.path / f"s{len(seen)}" / "runs").glob("*/docket.json")
-        seen.append([one.read_text().partition('"shared_by"')[2].partition("}")[0] for one in dockets])
+        seen.append([docket.read_text().partition('"shared_by"')[2].partition("}")[0] for docket in dockets])
     assert seen[0]
     assert seen[0] == seen[1]
 

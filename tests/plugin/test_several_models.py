@@ -41,25 +41,25 @@ def decisions(project: Project) -> list[dict[str, str]]:
     """Returns the decision about each model, as each file of the run gives it; also of reports that are made later."""
     run = project.the_run
     main(["report", str(run), "--out", str(project.path / "later")])
-    found = [json.loads((project.path / name / "results.json").read_text())["decisions"] for name in ("out", "later")]
+    stated = [json.loads((project.path / name / "results.json").read_text())["decisions"] for name in ("out", "later")]
     for file in ("junit.xml", "out/junit.xml", "later/junit.xml"):
         suite = ElementTree.parse(project.path / file).getroot()[0]
-        told = {str(one.get("name")): str(one.get("value")) for one in suite.findall("properties/property")}
-        found.append({name.removeprefix("vlm.verdict."): value for name, value in told.items() if "verdict." in name})
-        found.append(decision_cases(project.path / file))
+        values = {str(entry.get("name")): str(entry.get("value")) for entry in suite.findall("properties/property")}
+        stated.append({name.removeprefix("vlm.verdict."): value for name, value in values.items() if "verdict." in name})
+        stated.append(decision_cases(project.path / file))
     for file in ("out/summary.md", "later/summary.md"):
         lines = (project.path / file).read_text().splitlines()
-        found.append(
+        stated.append(
             {
                 name: f"{said}".strip("*").removesuffix(" WITH WAIVERS")
                 for name, _, said in (x[2:].partition(": ") for x in lines if x[:2] == "- " and x[-2:] == "**")
             }
         )
-    return found
+    return stated
 
 
-def alike(found: list[dict[str, str]], **expected: str) -> bool:
-    return all(one == expected for one in found)
+def alike(stated: list[dict[str, str]], **expected: str) -> bool:
+    return all(decided == expected for decided in stated)
 
 
 def test_a_model_that_no_rule_judges_is_not_go(project: Project) -> None:

@@ -125,9 +125,9 @@ class Cluster:
 
     def state(self, job: str, part: int = 0, key: str = "JobState") -> str:
         """Returns the state of a part of a job, such as ``RUNNING``, or what else SLURM says of it."""
-        found = re.search(rf"\b{key}=(\w+)", self.call("scontrol", "--oneliner", "show", "job", f"{job}_{part}"))
-        assert found
-        return found[1]
+        match = re.search(rf"\b{key}=(\w+)", self.call("scontrol", "--oneliner", "show", "job", f"{job}_{part}"))
+        assert match
+        return match[1]
 
     def _nodes(self, *names: str) -> str:
         return self.call("scontrol", "--oneliner", "show", "node", *names)
@@ -147,7 +147,7 @@ def free_ports(count: int) -> list[int]:
     """Returns ports of this machine that nobody uses."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
+        return [opened.getsockname()[1] for opened in sockets]
 
 
 @pytest.fixture(scope="module")

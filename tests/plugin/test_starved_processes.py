@@ -69,13 +69,13 @@ def codes_of(gate: Project, arguments: tuple[str, ...] = ()) -> dict[str, tuple[
     """Returns exit code and standard error of a gate whose standard output is full, and of one that nobody reads."""
     read, unread = os.pipe()
     os.close(read)
-    found = {}
+    codes = {}
     for name, descriptor in {"full": os.open("/dev/full", os.O_WRONLY), "unread": unread}.items():
         with (gate.path / "errors").open("wb") as errors:
             code = ForkedPytest([*GATE, *arguments], gate.path, stdout=descriptor, stderr=errors).wait()
-        found[name] = code, (gate.path / "errors").read_text()
+        codes[name] = code, (gate.path / "errors").read_text()
         os.close(descriptor)
-    return found
+    return codes
 
 
 @pytest.mark.parametrize("arguments", [ALONE, WORKERS_IF_SLOW])

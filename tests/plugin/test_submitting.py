@@ -104,11 +104,11 @@ class Part:
 
     def finish(self, output: str, kept: int, before: int) -> None:
         """Checks that a next start, which said this, went on from so many answers and so many inferences."""
-        found = re.search(r"(\d+) answers, (\d+) of them inferred, 0 are missing", output)
-        assert found, output
+        match = re.search(r"(\d+) answers, (\d+) of them inferred, 0 are missing", output)
+        assert match, output
         assert f"goes on from {kept} answers" in output
-        assert int(found[2]) == int(found[1]) - kept == self.inferred - before, output
-        assert self.copied == int(found[1])
+        assert int(match[2]) == int(match[1]) - kept == self.inferred - before, output
+        assert self.copied == int(match[1])
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 180) -> None:

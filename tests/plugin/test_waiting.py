@@ -55,34 +55,32 @@ def test_a_server_that_never_answers_costs_a_run_three_time_limits(
 
 
 @pytest.mark.parametrize(
-    ("shape", "words", "asked"),
+    ("shape", "words", "most"),
     [
         ("endless_headers", "*no answer for * s ({url}*broke off the connection*Look at the server*", 100),
         ("endless_body", "*no answer for * s ({url}*sent more than 4 MiB in answer to one request*Look at the server*", 100),
         ("redirect", "*{url} redirects more than 5 times. Look at the base URL, and at the server*", 6),
     ],
 )
-def test_a_server_whose_answers_have_no_end_is_lost_within_a_time_limit(
-    wide: Project, shape: str, words: str, asked: int
-) -> None:
+def test_a_server_whose_answers_have_no_end_is_lost_within_a_time_limit(wide: Project, shape: str, words: str, most: int) -> None:
     with StuckServer(shape) as server:
         result = run(wide, server.url, 1.0)
     assert result.ret == 11
     assert decision(wide) == "INCOMPLETE"
     result.stdout.fnmatch_lines([words.format(url=server.url)])
     result.assert_outcomes(errors=CELLS + 2)
-    assert server.asked <= asked
+    assert server.asked <= most
 
 
 @pytest.mark.parametrize("answered", [2, 25])
 def test_a_server_that_hangs_in_the_middle_keeps_what_it_answered(wide: Project, answered: int) -> None:
-    asked = Counter[bool]()
+    counts = Counter[bool]()
     hangs = threading.Event()
     over = threading.Event()
 
     def hang(body: dict[str, Any]) -> Reply | None:
-        asked[hangs.is_set()] += is_question(body)
-        if asked[False] > answered:
+        counts[hangs.is_set()] += is_question(body)
+        if counts[False] > answered:
             hangs.set()
         if hangs.is_set():
             over.wait(60)
@@ -95,7 +93,7 @@ def test_a_server_that_hangs_in_the_middle_keeps_what_it_answered(wide: Project,
     assert decision(wide) == "INCOMPLETE"
     result.stdout.fnmatch_lines(["*did not answer for * time limits of 0.5 s, one after the other*"])
     assert 0 < wide.stored < CELLS * SAMPLES
-    assert asked[True] < 30
+    assert counts[True] < 30
 
 
 def test_a_server_that_hangs_for_a_while_loses_nothing(wide: Project) -> None:

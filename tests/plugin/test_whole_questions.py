@@ -41,50 +41,52 @@ def the_run(project: Project) -> Path:
 
 
 @pytest.fixture
-def asked(project: Project) -> Project:
+def changing(project: Project) -> Project:
     project.write("suite/test_suite.py", SUITE)
     project.write("policy.yaml", POLICY)
     return project
 
 
-def test_a_model_that_knows_the_answer_is_go_and_its_evidence_agrees(asked: Project) -> None:
-    asked.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
-    result = asked.run("--vlm-report=report")
+def test_a_model_that_knows_the_answer_is_go_and_its_evidence_agrees(changing: Project) -> None:
+    changing.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
+    result = changing.run("--vlm-report=report")
     result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines(["*data: not asked, as no question of it would change: option_order:2"])
-    run = the_run(asked)
+    run = the_run(changing)
     with Evidence.open(run, read_only=True) as evidence:
         moved = evidence.samples("data", setting=Setting.parse("option_order:1"))
         assert {(sample.target, *sample.options.values()) for sample in moved} == {("A", "dog", "cat")}
-    asked.verify(run)
-    again = asked.run("--vlm-offline", f"--vlm-baseline={run}")
+    changing.verify(run)
+    again = changing.run("--vlm-offline", f"--vlm-baseline={run}")
     again.assert_outcomes(passed=5)
 
 
-def test_a_model_that_says_one_letter_is_not(asked: Project) -> None:
-    asked.script()
-    asked.run().assert_outcomes(passed=3, failed=2)
+def test_a_model_that_says_one_letter_is_not(changing: Project) -> None:
+    changing.script()
+    changing.run().assert_outcomes(passed=3, failed=2)
 
 
-def test_a_gate_whose_settings_change_nothing_is_never_go(asked: Project) -> None:
-    asked.write("suite/test_suite.py", re.sub(r"vlm_settings\(.*\)", 'vlm_settings("option_order:2", "option_order:3")', SUITE))
-    asked.script()
-    assert asked.run().ret == 5
+def test_a_gate_whose_settings_change_nothing_is_never_go(changing: Project) -> None:
+    changing.write(
+        "suite/test_suite.py", re.sub(r"vlm_settings\(.*\)", 'vlm_settings("option_order:2", "option_order:3")', SUITE)
+    )
+    changing.script()
+    assert changing.run().ret == 5
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
-def test_a_rule_whose_settings_change_no_question_keeps_a_run_from_go(asked: Project, workers: Sequence[str]) -> None:
-    asked.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
+def test_a_rule_whose_settings_change_no_question_keeps_a_run_from_go(changing: Project, workers: Sequence[str]) -> None:
+    changing.write("model.yaml", json.dumps({"default": "A", "rules": [{"setting": "no_image", "answer": "A"}, READS]}))
     rule = "  - {id: second, metric: answer_change_rate, where: {setting: 'option_order:2'}, max: 10%}\n"
-    asked.write("policy.yaml", POLICY + rule)
-    ends(asked.run(*workers), 10, "*rule second (policy.yaml:7) applied to no test: its settings change no question of data.*")
-    asked.write("policy.yaml", POLICY + rule + "coverage: {rules: partial}\n")
-    ends(asked.run(*workers), 0, "*1 rule applied to no test, as their settings change no question: second*")
+    changing.write("policy.yaml", POLICY + rule)
+    ends(changing.run(*workers), 10, "*rule second (policy.yaml:7) applied to no test: its settings change no question of data.*")
+    changing.write("policy.yaml", POLICY + rule + "coverage: {rules: partial}\n")
+    ends(changing.run(*workers), 0, "*1 rule applied to no test, as their settings change no question: second*")
 
 
-def test_an_oracle_knows_the_question_as_it_is_asked(asked: Project) -> None:
-    asked.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "A"}, {"right": 1.0}]}))
-    asked.run().assert_outcomes(passed=5)
+def test_an_oracle_knows_the_question_as_it_is_asked(changing: Project) -> None:
+    changing.write("model.yaml", json.dumps({"rules": [{"setting": "no_image", "answer": "A"}, {"right": 1.0}]}))
+    changing.run().assert_outcomes(passed=5)
 
 
 OF_SHAPES = ("--vlm=scripted:model.yaml", "--vlm-dataset=shapes", "--vlm-thresholds=policy.yaml", "--vlm-report=report", *UNUSED)
@@ -215,10 +217,10 @@ IGNORES = {"setting": "antonym", "answer": "yes"}
 def few(project: Project) -> Project:
     """A gate about questions of which a setting changes one in ten."""
     rows = [json.loads(line) for line in (project.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
-    asked = ["Are there more than 3 dots?" if place < FEW else "Is there a dot?" for place in range(EVERY)]
+    questions = ["Are there more than 3 dots?" if place < FEW else "Is there a dot?" for place in range(EVERY)]
     several = [
         {"id": f"q{place}", "image": rows[place % SAMPLES]["image"], "question": text, "answer": "yes", "group": f"g{place}"}
-        for place, text in enumerate(asked)
+        for place, text in enumerate(questions)
     ]
     project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in several))
     project.write("suite/test_suite.py", FEW_SUITE)

@@ -78,7 +78,7 @@ SAMPLE = st.builds(
 @pytest.mark.parametrize(
     ("kind", "values"),
     [(Outer, OUTER), (Repeatability, REPEATABILITY), (BoxSpace, SPACE), (Sample, SAMPLE)],
-    ids=lambda one: str(one)[:30],
+    ids=lambda value: str(value)[:30],
 )
 @given(data=st.data())
 def test_what_is_written_as_json_is_read_back(kind: type, values: st.SearchStrategy[Any], data: st.DataObject) -> None:

@@ -110,8 +110,8 @@ def test_global_random_states_are_neither_read_nor_written() -> None:
 
 def test_another_process_derives_the_same() -> None:
     program = "from pytest_vlmrobust.core.fingerprint import derive_seed; print(derive_seed(1234, 'a', 'b'))"
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert int(found) == derive_seed(1234, "a", "b")
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert int(output) == derive_seed(1234, "a", "b")
 
 
 @given(st.lists(JSON, min_size=2, max_size=4), st.lists(JSON, min_size=1, max_size=2))

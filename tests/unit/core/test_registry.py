@@ -19,14 +19,14 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     monkeypatch.delenv(DISABLE_VARIABLE, raising=False)
 
     def installed(**values: str) -> list[str]:
-        asked: list[str] = []
+        groups: list[str] = []
 
         def entry_points(*, group: str) -> list[EntryPoint]:
-            asked.append(group)
+            groups.append(group)
             return [EntryPoint(name, value, group) for name, value in values.items()]
 
         monkeypatch.setattr(module, "entry_points", entry_points)
-        return asked
+        return groups
 
     return installed
 
@@ -63,15 +63,15 @@ def test_a_taken_name_says_by_whom() -> None:
 
 
 def test_entry_points_are_named_at_once_and_imported_when_asked_for(install: Install) -> None:
-    asked = install(pi="math:pi", absent="no_such_package_anywhere:thing")
+    groups = install(pi="math:pi", absent="no_such_package_anywhere:thing")
     registry: Registry[float] = Registry("number", group="numbers")
     registry.add("one", 1.0)
     assert registry.names() == ["one", "absent", "pi"]
-    assert asked == ["pytest_vlmrobust.numbers"]
+    assert groups == ["pytest_vlmrobust.numbers"]
     assert "absent" in registry
     assert registry.get("pi") == pytest.approx(3.14159265)
     registry.get("pi")
-    assert asked == ["pytest_vlmrobust.numbers"]  # looked up once
+    assert groups == ["pytest_vlmrobust.numbers"]  # looked up once
 
 
 def test_what_is_registered_hides_an_entry_point_of_its_name_and_asking_changes_no_order(install: Install) -> None:
@@ -125,6 +125,6 @@ def test_the_switch_turns_third_parties_off(install: Install, monkeypatch: pytes
 
 
 def test_without_a_group_nothing_is_looked_up(install: Install) -> None:
-    asked = install(pi="math:pi")
+    groups = install(pi="math:pi")
     assert Registry[float]("number").names() == []
-    assert not asked
+    assert not groups

@@ -71,17 +71,17 @@ class Model:
     """What a backend answers with, and what it was asked; answers B unless ``answer`` says otherwise."""
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
         self.answer: Callable[[Request], str | Prediction] = lambda _request: "B"
         self.version = "1"
 
     def __call__(self, request: Request) -> str | Prediction:
-        self.asked.append(request)
+        self.requests.append(request)
         return self.answer(request)
 
     @property
     def asked_about(self) -> list[str]:
-        return [request.sample_id for request in self.asked]
+        return [request.sample_id for request in self.requests]
 
 
 def picture(seed: int) -> NDArray[np.uint8]:
@@ -111,8 +111,8 @@ def sweep_of(metric: str) -> SweepMetric:
 
 def measure(record: Record, metric: str, category: str = "") -> Measure:
     """Returns the only measure of a metric, or of a category by it."""
-    (found,) = [one for one in record.measures if (one.metric, one.category) == (metric, category)]
-    return found
+    (measured,) = [candidate for candidate in record.measures if (candidate.metric, candidate.category) == (metric, category)]
+    return measured
 
 
 def table_of(evaluator: Evaluator, settings: Sequence[Setting], reference: str | None = None) -> ScoreTable:

@@ -160,7 +160,7 @@ def test_coordinates_are_said_in_words(convention: str, seen: tuple[int, int] | 
     assert said in prompt(spoken_in(samples_of("guided", faces())[0], convention, seen), "direct")
 
 
-def told(text: str) -> Any:
+def boxes_told(text: str) -> Any:
     return json.loads(text.partition("In the first picture: ")[2].partition("\n")[0])
 
 
@@ -177,12 +177,12 @@ def test_boxes_that_are_told_can_be_read_back(
     space = box_space(convention, size, (980, 700))
     about = Localisation(size, {"word": box}, {"word": box}, space)
     text = prompt(Sample("1", (), "Where?", "", "boxes", localisation=about), "direct")
-    written = told(text)["word"]
+    written = boxes_told(text)["word"]
     assert list(written) == (["x1", "y1", "x2", "y2"] if space.order == "xy" else ["y1", "x1", "y2", "x2"])
     step = 0.0005 if convention.startswith("fractions") else 0.5
     slack = (step * size[0] / space.width + 1e-6, step * size[1] / space.height + 1e-6) * 2
-    found = space.read(tuple(written.values()), size)
-    assert all(abs(one - other) <= most for one, other, most in zip(found, box, slack, strict=True))
+    read = space.read(tuple(written.values()), size)
+    assert all(abs(edge - other) <= most for edge, other, most in zip(read, box, slack, strict=True))
     assert all(isinstance(number, float if convention.startswith("fractions") else int) for number in written.values())
 
 

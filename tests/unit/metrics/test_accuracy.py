@@ -82,8 +82,8 @@ def test_two_arrays_of_different_length_are_named() -> None:
 
 def test_the_same_answer_throughout_counts_where_it_is_better_than_guessing() -> None:
     guesses = [0.5, 0.5, 0.5, 0.5]
-    found = best_blind_answer(guesses, {"yes": [1, 0, 0, 0], "no": [0, 1, 1, 1]})
-    assert (found.scores.tolist(), found.answer) == ([0, 1, 1, 1], "no")
+    best = best_blind_answer(guesses, {"yes": [1, 0, 0, 0], "no": [0, 1, 1, 1]})
+    assert (best.scores.tolist(), best.answer) == ([0, 1, 1, 1], "no")
     even = best_blind_answer(guesses, {"no": [0, 1, 0, 1]})
     assert (even.scores.tolist(), even.answer) == (guesses, "")
     assert best_blind_answer([], {"no": []}).scores.tolist() == []
@@ -136,8 +136,8 @@ def test_graded_scores_have_guarded_bounds() -> None:
 def test_where_all_is_refused_the_gain_is_as_sure_as_the_clean_accuracy() -> None:
     clean = np.repeat([1.0, 0.0], [150, 50])
     low, high = exact_interval(150, 200, LEVEL)
-    found = interval_of_gain(clean, np.full(200, 0.25), alone(200), LEVEL)
-    assert found == pytest.approx((low - 0.25, high - 0.25), abs=1e-3)
+    interval = interval_of_gain(clean, np.full(200, 0.25), alone(200), LEVEL)
+    assert interval == pytest.approx((low - 0.25, high - 0.25), abs=1e-3)
 
 
 @pytest.mark.parametrize("guess", [0.25, 1 / 3, 0.5])
@@ -206,8 +206,8 @@ def test_the_interval_of_harmful_flips_is_that_of_clopper_and_pearson() -> None:
     """3 of 20 answers turn wrong and 2 turn right, which counts for nothing here."""
     clean, perturbed = np.repeat([1.0, 0.0, 1.0], [3, 2, 15]), np.repeat([0.0, 1.0, 1.0], [3, 2, 15])
     table = ScoreTable(clean=clean, by_setting={"fog:low": perturbed})
-    found = metrics.estimate("harmful_flip_rate", table, "fog:low", 0.90)
-    assert (found.low, found.high) == pytest.approx(exact_interval(3, 20, 0.90), abs=1e-9)
+    rate = metrics.estimate("harmful_flip_rate", table, "fog:low", 0.90)
+    assert (rate.low, rate.high) == pytest.approx(exact_interval(3, 20, 0.90), abs=1e-9)
 
 
 def test_shares_and_gains_of_ten_samples_by_hand() -> None:

@@ -64,9 +64,9 @@ def test_low_metrics_need_a_low_setting(at_low: Callable[..., float]) -> None:
 
 def test_mce_sums_over_levels_before_it_divides() -> None:
     """fog: (1 + 3) / (2 + 2) = 1; flip_v: 1 / 4; the mean is over the two perturbations, not over the three settings."""
-    own = {"fog:low": [1, 1, 1, 0], "fog:high": [1, 0, 0, 0], "flip_v": [1, 1, 1, 0]}
+    scores = {"fog:low": [1, 1, 1, 0], "fog:high": [1, 0, 0, 0], "flip_v": [1, 1, 1, 0]}
     reference = {"fog:low": [1, 1, 0, 0], "fog:high": [1, 1, 0, 0], "flip_v": [0, 0, 0, 0]}
-    assert metrics.mean_corruption_error(own, reference) == (1.0 + 0.25) / 2
+    assert metrics.mean_corruption_error(scores, reference) == (1.0 + 0.25) / 2
 
 
 def test_mce_needs_the_same_settings_of_the_reference() -> None:
@@ -79,12 +79,12 @@ def test_mce_needs_the_same_settings_of_the_reference() -> None:
 
 def test_relative_mce_counts_losses_alone() -> None:
     """fog: 2 / 4, flip_v: 1 / 2; a model that is wrong on clean pictures has nothing to lose there."""
-    own = {"fog:low": [1, 1, 0, 0], "fog:high": [1, 0, 0, 0], "flip_v": [1, 1, 0, 0]}
+    scores = {"fog:low": [1, 1, 0, 0], "fog:high": [1, 0, 0, 0], "flip_v": [1, 1, 0, 0]}
     reference = {"fog:low": [1, 1, 0, 0], "fog:high": [1, 1, 0, 0], "flip_v": [1, 1, 0, 0]}
     clean, reference_clean = [1, 1, 1, 0], [1, 1, 1, 1]
-    assert metrics.relative_mean_corruption_error(clean, own, reference_clean, reference) == (3 / 4 + 1 / 2) / 2
+    assert metrics.relative_mean_corruption_error(clean, scores, reference_clean, reference) == (3 / 4 + 1 / 2) / 2
     assert metrics.relative_mean_corruption_error(clean, reference, clean, reference) == 1.0
-    assert math.isnan(metrics.relative_mean_corruption_error(clean, own, [1, 1, 0, 0], reference))
+    assert math.isnan(metrics.relative_mean_corruption_error(clean, scores, [1, 1, 0, 0], reference))
 
 
 def test_effective_robustness_is_what_the_odds_of_the_reference_do_not_say() -> None:
@@ -160,9 +160,9 @@ def test_worst_at_low_is_corrected_for_low_settings_only() -> None:
 def test_the_mean_drop_at_low_is_that_of_low_settings() -> None:
     low = {"a:low": _lost(20), "b:low": _lost(3)}
     table = ScoreTable(np.ones(200), {**low, "c:high": _lost(190), "d": _lost(150)})
-    found, alone = estimate("mean_drop_at_low", table), estimate("mean_drop", ScoreTable(np.ones(200), low))
-    assert found.value == pytest.approx(23 / 400)
-    assert (found.low, found.high) == (alone.low, alone.high)
+    at_low, plain = estimate("mean_drop_at_low", table), estimate("mean_drop", ScoreTable(np.ones(200), low))
+    assert at_low.value == pytest.approx(23 / 400)
+    assert (at_low.low, at_low.high) == (plain.low, plain.high)
 
 
 def test_severe_failures_are_counted_when_shown() -> None:
@@ -237,19 +237,19 @@ def test_mean_corruption_error_is_bounded_as_a_jackknife_would(sweep: Sweep, clu
     left_out = []
     for group in dict.fromkeys(groups):
         kept = np.array(groups) != group
-        parts = ({name: scores[kept] for name, scores in one.items()} for one in (few, reference))
+        parts = ({name: scores[kept] for name, scores in sweep_scores.items()} for sweep_scores in (few, reference))
         left_out.append(mean_corruption_error(*parts))
     count = len(left_out)
     error = math.sqrt((count - 1) / count * float(((np.array(left_out) - np.mean(left_out)) ** 2).sum()))
     worst = best = 0.0
     for names in (("kind0:low", "kind0:mid", "kind0:high"), ("flip0",), ("kind1:low",)):
-        ours, theirs = (np.sum([1.0 - one[name] for name in names], axis=0) for one in (few, reference))
+        ours, theirs = (np.sum([1.0 - sweep_scores[name] for name in names], axis=0) for sweep_scores in (few, reference))
         worst += len(names) / theirs.mean() / 3  # wrong under all of them, and the reference under none
         best += ours.mean() / theirs.mean() * len(names) / theirs.mean() / 3  # the other way round
-    for end, found, side in ((-best, result.low, -1.0), (worst, result.high, 1.0)):
+    for end, bound, side in ((-best, result.low, -1.0), (worst, result.high, 1.0)):
         move = end / (count + 1)
         margin = critical_value(0.05, count - 1) * math.hypot(error * math.sqrt((count - 1) / (count + 1)), move)
-        assert found - result.value == pytest.approx(move + side * margin, rel=0.05)
+        assert bound - result.value == pytest.approx(move + side * margin, rel=0.05)
 
 
 def test_no_flip_is_not_certainty(sweep: Sweep) -> None:

@@ -73,15 +73,15 @@ def test_a_step_is_lost_only_where_that_is_shown() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    for one in FAMILY_METRICS.values():
-        broken = one.estimate([1, 2], [right(50), [math.nan, *right(49, 99)]])
+    for metric in FAMILY_METRICS.values():
+        broken = metric.estimate([1, 2], [right(50), [math.nan, *right(49, 99)]])
         assert math.isnan(broken.value)
         assert (broken.n, broken.reason) == (99, "scores of 1 of 100 samples are missing")
         assert all(map(math.isnan, broken.interval(0.9)))
-        assert one.estimate([], []).reason == one.estimate([1, 2], [[], []]).reason == "no samples"
-        alone = one.estimate([1], [right(50)])
+        assert metric.estimate([], []).reason == metric.estimate([1, 2], [[], []]).reason == "no samples"
+        alone = metric.estimate([1], [right(50)])
         assert (math.isnan(alone.value), alone.reason) == (True, "undefined: needs at least two sizes")
-        assert all(map(math.isnan, one.interval([1], [right(50)], 0.9, None)))
+        assert all(map(math.isnan, metric.interval([1], [right(50)], 0.9, None)))
     assert all(map(math.isnan, gain_per_doubling([7, 7], [right(5), right(6)])))
 
 
@@ -161,8 +161,10 @@ def table(models: int = 3) -> SideBySide:
 
 
 def of_model(scores: SideBySide, model: int, reference: int = 0) -> ScoreTable:
-    own, other = ({name: scores.by_setting[name][index] for name in SETTINGS} for index in (model, reference))
-    return ScoreTable(scores.clean[model], own, reference_by_setting=other, groups=GROUPS)
+    scores_of_model, scores_of_reference = (
+        {name: scores.by_setting[name][index] for name in SETTINGS} for index in (model, reference)
+    )
+    return ScoreTable(scores.clean[model], scores_of_model, reference_by_setting=scores_of_reference, groups=GROUPS)
 
 
 def bounds(contest: Contest, model: int) -> tuple[float, float]:
@@ -187,56 +189,56 @@ def test_without_failures_the_numbers_are_those_of_the_metrics(model: int) -> No
 
 def test_a_failed_inference_takes_the_sample_from_all_models_there_and_nowhere_else() -> None:
     scores = table()
-    by_setting = {name: np.array(own) for name, own in scores.by_setting.items()}
+    by_setting = {name: np.array(values) for name, values in scores.by_setting.items()}
     by_setting["fog:low"][1, 7] = math.nan
-    found = SideBySide(scores.clean, by_setting, GROUPS)
+    paired = SideBySide(scores.clean, by_setting, GROUPS)
     kept = np.arange(120) != 7
-    assert found.complete_samples("fog:low").tolist() == kept.tolist()
-    assert found.complete_samples("fog:high").all()
-    assert found.failed_inferences() == [0, 1, 0]
+    assert paired.complete_samples("fog:low").tolist() == kept.tolist()
+    assert paired.complete_samples("fog:high").all()
+    assert paired.failed_inferences() == [0, 1, 0]
     expected = [
         np.mean([by_setting[name][model][kept if name == "fog:low" else slice(None)].mean() for name in SETTINGS])
         for model in range(3)
     ]
-    assert found.mean_accuracy(SETTINGS).values == pytest.approx(expected)
-    assert found.mean_drop(["fog:low"]).values == pytest.approx(
-        (found.clean[:, kept] - by_setting["fog:low"][:, kept]).mean(axis=1)
+    assert paired.mean_accuracy(SETTINGS).values == pytest.approx(expected)
+    assert paired.mean_drop(["fog:low"]).values == pytest.approx(
+        (paired.clean[:, kept] - by_setting["fog:low"][:, kept]).mean(axis=1)
     )
-    assert found.drops(["fog:low"], 0)["fog:low"] == pytest.approx(found.mean_drop(["fog:low"]).values[0])
+    assert paired.drops(["fog:low"], 0)["fog:low"] == pytest.approx(paired.mean_drop(["fog:low"]).values[0])
 
 
 def test_a_clean_answer_that_failed_counts_under_no_setting() -> None:
     scores = table()
     clean = np.array(scores.clean)
     clean[2, 3] = math.nan
-    found = SideBySide(clean, scores.by_setting, GROUPS)
-    assert [int((~found.complete_samples(name)).sum()) for name in ("", *SETTINGS)] == [1] * 5
-    assert len(found.score_table(0).clean) == 119
+    paired = SideBySide(clean, scores.by_setting, GROUPS)
+    assert [int((~paired.complete_samples(name)).sum()) for name in ("", *SETTINGS)] == [1] * 5
+    assert len(paired.score_table(0).clean) == 119
 
 
 def test_intervals_with_failures_are_those_of_what_is_left() -> None:
     """Where the same samples are lost everywhere, what is left is a smaller table."""
     scores = table()
     lost = np.arange(120) < 20
-    by_setting = {name: np.where(lost, math.nan, own) for name, own in scores.by_setting.items()}
-    found = SideBySide(np.where(lost, math.nan, scores.clean), by_setting)
-    left = SideBySide(scores.clean[:, 20:], {name: own[:, 20:] for name, own in scores.by_setting.items()})
-    assert found.mean_drop(SETTINGS).values == pytest.approx(left.mean_drop(SETTINGS).values)
-    wide, narrow = (one.mean_drop(SETTINGS).alone.above.errors for one in (found, left))
+    by_setting = {name: np.where(lost, math.nan, values) for name, values in scores.by_setting.items()}
+    paired = SideBySide(np.where(lost, math.nan, scores.clean), by_setting)
+    left = SideBySide(scores.clean[:, 20:], {name: values[:, 20:] for name, values in scores.by_setting.items()})
+    assert paired.mean_drop(SETTINGS).values == pytest.approx(left.mean_drop(SETTINGS).values)
+    wide, narrow = (side.mean_drop(SETTINGS).alone.above.errors for side in (paired, left))
     assert wide == pytest.approx(narrow, rel=0.01)
-    assert largest_bounds(found.drop_tests(SETTINGS, 1), 4, 0.05) == pytest.approx(
+    assert largest_bounds(paired.drop_tests(SETTINGS, 1), 4, 0.05) == pytest.approx(
         largest_bounds(left.drop_tests(SETTINGS, 1), 4, 0.05)
     )
 
 
 def test_tests_of_settings_with_other_samples_are_joined() -> None:
     scores = table()
-    by_setting = {name: np.array(own) for name, own in scores.by_setting.items()}
+    by_setting = {name: np.array(values) for name, values in scores.by_setting.items()}
     by_setting["flip_v"][0, 0] = math.nan
-    found = SideBySide(scores.clean, by_setting)
-    (joined,) = found.drop_tests(SETTINGS, 1)
-    alone = [found.drop_tests([name], 1)[0] for name in ("fog:low", "fog:high", "rain:low", "flip_v")]
-    assert joined.upper(0.05) == pytest.approx(np.concatenate([one.upper(0.05) for one in alone]))
+    paired = SideBySide(scores.clean, by_setting)
+    (joined,) = paired.drop_tests(SETTINGS, 1)
+    alone = [paired.drop_tests([name], 1)[0] for name in ("fog:low", "fog:high", "rain:low", "flip_v")]
+    assert joined.upper(0.05) == pytest.approx(np.concatenate([test.upper(0.05) for test in alone]))
 
 
 def test_settings_that_nobody_can_be_compared_under_do_not_count() -> None:
@@ -247,8 +249,8 @@ def test_settings_that_nobody_can_be_compared_under_do_not_count() -> None:
 
 def test_a_reference_without_errors_is_named() -> None:
     scores = table()
-    found = SideBySide(scores.clean, {**scores.by_setting, "flip_v": np.ones((3, 120))})
-    assert found.perfect(SETTINGS, 0) == ["flip_v"]
+    paired = SideBySide(scores.clean, {**scores.by_setting, "flip_v": np.ones((3, 120))})
+    assert paired.perfect(SETTINGS, 0) == ["flip_v"]
 
 
 def test_scores_of_other_shapes_are_refused() -> None:

@@ -66,8 +66,8 @@ def test_extremes() -> None:
     assert set(BY_CATEGORY).isdisjoint(metrics.applicable(without))
     unknown = table_of([1, 0], {"fog:low": [1, 0]}, categories=["", ""])
     assert all(math.isnan(estimate(name, unknown).value) for name in BY_CATEGORY)
-    one = table_of(CLEAN, SWEEP, categories=["a"] * 4)
-    assert estimate("worst_category_drop", one).value == metrics.mean_drop(CLEAN, SWEEP)
+    table = table_of(CLEAN, SWEEP, categories=["a"] * 4)
+    assert estimate("worst_category_drop", table).value == metrics.mean_drop(CLEAN, SWEEP)
     alone = table_of(CLEAN, SWEEP, categories=list("abcd"))
     assert estimate("worst_category_drop", alone).value == 1.0
     assert estimate("worst_category_drop", alone).high == 1.0
@@ -93,8 +93,10 @@ COPIES = 3
 
 def _rates_of_errors(runs: int, draw: Callable[[], ScoreTable], name: str, truth: float) -> tuple[float, float]:
     """Returns how often the truth lies below and above the 90 % interval."""
-    found = [estimate(metrics.get(name), draw()) for _ in range(runs)]
-    return float(np.mean([one.low > truth for one in found])), float(np.mean([one.high < truth for one in found]))
+    estimates = [estimate(metrics.get(name), draw()) for _ in range(runs)]
+    return float(np.mean([interval.low > truth for interval in estimates])), float(
+        np.mean([interval.high < truth for interval in estimates])
+    )
 
 
 @pytest.mark.study

@@ -70,8 +70,8 @@ def test_a_box_turned_inside_out_is_refused() -> None:
 def test_identity_drops_by_split() -> None:
     by_setting = {"fog:low": [1, 1, 0, 1], "blur:low": [1, 1, 1, 1], "dunes": [0, 0, 0, 1]}
     splits = {"fog:low": "id", "blur:low": "id", "dunes": "ood", "never:measured": "ood"}
-    found = metrics.identity_drop_by_split([1, 1, 1, 1], by_setting, splits)
-    assert found == {"id": 0.125, "ood": 0.75}
+    drops = metrics.identity_drop_by_split([1, 1, 1, 1], by_setting, splits)
+    assert drops == {"id": 0.125, "ood": 0.75}
     assert metrics.identity_drop([1, 1, 1, 1], by_setting) == pytest.approx((0.25 + 0 + 0.75) / 3)
 
 
@@ -104,11 +104,11 @@ def test_the_gap_to_an_absent_group_is_unknown() -> None:
 
 
 def test_means_by_position_have_wilsons_interval() -> None:
-    found = metrics.group_means([1] * 13 + [0] * 3 + [1] * 5, ["top"] * 16 + ["low"] * 5, 0.95)
-    assert list(found) == ["top", "low"]
-    assert found["top"] == pytest.approx((13 / 16, 0.5699, 0.9341, 16), abs=5e-5)
-    assert found["low"].high == 1.0
-    assert found["low"].low == pytest.approx(0.5655, abs=5e-5)
+    means = metrics.group_means([1] * 13 + [0] * 3 + [1] * 5, ["top"] * 16 + ["low"] * 5, 0.95)
+    assert list(means) == ["top", "low"]
+    assert means["top"] == pytest.approx((13 / 16, 0.5699, 0.9341, 16), abs=5e-5)
+    assert means["low"].high == 1.0
+    assert means["low"].low == pytest.approx(0.5655, abs=5e-5)
     assert metrics.group_means([], []) == {}
 
 
@@ -148,8 +148,8 @@ def test_samples_of_unknown_groups_are_left_out_and_counted() -> None:
         assert result.reason.startswith("left out 50 of 100 samples of unknown group of people")
     known = metrics.ScoreTable(np.ones(50), {"fog:low": np.tile([1.0, 0.0], 25)}, no_image=np.zeros(50), people=["f", "m"] * 25)
     wanted = metrics.estimate("group_gap", known, "fog:low")
-    found = metrics.estimate("group_gap", table, "fog:low")
-    assert (found.low, found.high) == (wanted.low, wanted.high)
+    gap = metrics.estimate("group_gap", table, "fog:low")
+    assert (gap.low, gap.high) == (wanted.low, wanted.high)
     assert metrics.estimate("position_gap", table, "fog:low").reason == "left out 50 of 100 samples of unknown position"
 
 
@@ -187,8 +187,14 @@ def table(seed: int, settings: tuple[str, ...] = ("clean",), *, blind: float = 0
 @pytest.mark.parametrize(("name", "single"), OF_A_SPLIT.items())
 def test_a_split_of_one_setting_is_that_setting(name: str, single: str) -> None:
     scores = table(1, ("fog:low",))
-    whole, one = estimate(name, scores), estimate(single, scores, "fog:low")
-    assert (whole.value, whole.low, whole.high, whole.n, whole.valid) == (one.value, one.low, one.high, one.n, one.valid)
+    whole, of_setting = estimate(name, scores), estimate(single, scores, "fog:low")
+    assert (whole.value, whole.low, whole.high, whole.n, whole.valid) == (
+        of_setting.value,
+        of_setting.low,
+        of_setting.high,
+        of_setting.n,
+        of_setting.valid,
+    )
     assert whole.reason == "over 1 setting"
     assert estimate(name, table(1)).reason == "on original images"
 

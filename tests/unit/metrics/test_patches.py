@@ -156,17 +156,17 @@ def test_published_indices_of_three_models_agree(golden: Callable[[str], list[di
             for model in ("internvl2_5_1b", "qwen2_vl_2b", "molmo_1b")
         ]
         for first, second in itertools.combinations(models, 2):
-            found = metrics.rci_correlation(first, second)
-            assert found.datasets == 13
-            assert found.pearson >= 0.905
-            assert found.spearman >= 0.88
+            agreement = metrics.rci_correlation(first, second)
+            assert agreement.datasets == 13
+            assert agreement.pearson >= 0.905
+            assert agreement.spearman >= 0.88
 
 
 def test_correlations_of_nothing_are_unknown() -> None:
     for first, second in (({}, {}), ({"a": 0.1}, {"a": 0.2}), ({"a": 0.1, "b": 0.1}, {"a": 0.2, "b": 0.3})):
-        found = metrics.rci_correlation(first, second)
-        assert math.isnan(found.pearson)
-        assert math.isnan(found.spearman)
+        agreement = metrics.rci_correlation(first, second)
+        assert math.isnan(agreement.pearson)
+        assert math.isnan(agreement.spearman)
     assert math.isnan(metrics.rci_correlation({"a": 0.1, "b": math.nan}, {"a": 0.2, "b": 0.3}).pearson)
 
 
@@ -329,8 +329,8 @@ def test_luck_that_attempts_show_is_counted_once() -> None:
     whole, shown = np.repeat([1.0, 0.0], [600, 400]), np.repeat([1.0, 0.0], [840, 160])
     attempts = np.stack([whole, shown, whole, whole], axis=1)
     best = np.repeat([1.0, 0.0], [990, 10])
-    found = [estimate("pcri_matched", _matched(whole, attempts, best, chance), "patches:2") for chance in (0.0, 0.25)]
-    assert found[0].high == found[1].high < -0.1
+    estimates = [estimate("pcri_matched", _matched(whole, attempts, best, chance), "patches:2") for chance in (0.0, 0.25)]
+    assert estimates[0].high == estimates[1].high < -0.1
 
 
 @pytest.mark.cases("name", ["pcri", "rci", "pcri_matched", "pcri_excess"])
@@ -494,8 +494,8 @@ def test_the_raw_index_comes_with_its_luck() -> None:
 
 def test_chances_of_each_sample_take_the_place_of_one_for_all() -> None:
     whole, patches, chances = _answers()
-    one = estimate("pcri_excess", _lucky_table(whole, patches, chance=0.25), "patches:2")
-    assert one.value == pytest.approx(metrics.pcri_excess(whole, patches, np.full(60, 0.25)))
+    excess = estimate("pcri_excess", _lucky_table(whole, patches, chance=0.25), "patches:2")
+    assert excess.value == pytest.approx(metrics.pcri_excess(whole, patches, np.full(60, 0.25)))
     each = estimate("pcri_excess", _lucky_table(whole, patches, chances=chances), "patches:2")
     assert each.value == pytest.approx(metrics.pcri_excess(whole, patches, chances))
     assert each.valid

@@ -44,8 +44,8 @@ def test_one_placement_cannot_show_it() -> None:
 
 
 def test_distances_of_wrong_answers() -> None:
-    found = grid_error([(0, 0), (0, 1), (1, 1), None], [(0, 0), (0, 0), (0, 0), (1, 1)])
-    assert found == (1.5, 2, 1)
+    errors = grid_error([(0, 0), (0, 1), (1, 1), None], [(0, 0), (0, 0), (0, 0), (1, 1)])
+    assert errors == (1.5, 2, 1)
     assert grid_error([(2, 0)], [(0, 1)]).distance == 3.0
 
 
@@ -129,8 +129,8 @@ def test_levels_are_checked() -> None:
 def test_people_are_quoted_with_their_source() -> None:
     known = {"matching": 0.95, "pointing": 0.95, "guided_published": 0.81}
     people = {task: human_reference(task) for task in (*known, "guided", "semi_guided", "pointing_3x3")}
-    assert {task: one.value for task, one in people.items() if one} == known
-    assert all("section 5.8" in one.text and "the paper's own" in one.text for one in people.values() if one)
+    assert {task: quote.value for task, quote in people.items() if quote} == known
+    assert all("section 5.8" in quote.text and "the paper's own" in quote.text for quote in people.values() if quote)
 
 
 Box = tuple[float, float, float, float]
@@ -139,9 +139,9 @@ LEFT, RIGHT = (0.0, 0.0, 2.0, 2.0), (6.0, 0.0, 8.0, 2.0)
 
 
 def test_what_was_not_found_counts_as_nothing() -> None:
-    found = metrics.mean_overlap([LEFT, None, (6, 0, 7, 2), None], [LEFT, LEFT, RIGHT, RIGHT])
-    assert found == pytest.approx((1.5 / 4, 0.5, 0.75))
-    assert all(type(part) is float for part in found)
+    overlap = metrics.mean_overlap([LEFT, None, (6, 0, 7, 2), None], [LEFT, LEFT, RIGHT, RIGHT])
+    assert overlap == pytest.approx((1.5 / 4, 0.5, 0.75))
+    assert all(type(part) is float for part in overlap)
 
 
 def test_giving_no_box_never_helps() -> None:
@@ -163,9 +163,9 @@ def test_a_predicted_box_turned_inside_out_covers_nothing() -> None:
 
 def test_overlap_of_nothing_is_unknown() -> None:
     assert all(math.isnan(part) for part in metrics.mean_overlap([], []))
-    found = metrics.mean_overlap([None], [LEFT])
-    assert (found.mean_iou, found.coverage) == (0.0, 0.0)
-    assert math.isnan(found.mean_iou_of_found)
+    overlap = metrics.mean_overlap([None], [LEFT])
+    assert (overlap.mean_iou, overlap.coverage) == (0.0, 0.0)
+    assert math.isnan(overlap.mean_iou_of_found)
     assert math.isnan(metrics.mean_overlap([(0, 0, 2, math.nan)], [LEFT]).mean_iou)
 
 
@@ -187,84 +187,84 @@ def hinted(samples: int, seed: int = 0, *, noise: float = 0.01) -> tuple[dict[st
     return {"nose": nose}, {"mouth": mouth + rng.uniform(-noise, noise, mouth.shape)}
 
 
-def looked(asked: Array, off: float, seed: int = 9) -> Array:
+def looked(boxes: Array, off: float, seed: int = 9) -> Array:
     """Returns the overlaps of boxes that are shifted by up to ``off`` of their size."""
-    shifts = np.random.default_rng(seed).uniform(-off, off, (len(asked), 2)) * (asked[:, 2:] - asked[:, :2])
-    return overlaps(asked + np.tile(shifts, 2), asked)
+    shifts = np.random.default_rng(seed).uniform(-off, off, (len(boxes), 2)) * (boxes[:, 2:] - boxes[:, :2])
+    return overlaps(boxes + np.tile(shifts, 2), boxes)
 
 
 def overlaps(boxes: Array, others: Array) -> Array:
-    return np.array([overlap(tuple(one), tuple(other)) for one, other in zip(boxes.tolist(), others.tolist(), strict=True)])
+    return np.array([overlap(tuple(first), tuple(second)) for first, second in zip(boxes.tolist(), others.tolist(), strict=True)])
 
 
-def by_hand(told: Array, asked: Array) -> Array:
+def by_hand(hints: Array, targets: Array) -> Array:
     """Returns each box as ordinary least squares on all other samples foretells it."""
-    inputs = np.c_[told, np.ones(len(told))]
-    left_out = [np.delete(np.arange(len(told)), one) for one in range(len(told))]
-    return np.array([inputs[i] @ np.linalg.lstsq(inputs[r], asked[r], rcond=None)[0] for i, r in enumerate(left_out)])
+    inputs = np.c_[hints, np.ones(len(hints))]
+    left_out = [np.delete(np.arange(len(hints)), left) for left in range(len(hints))]
+    return np.array([inputs[i] @ np.linalg.lstsq(inputs[r], targets[r], rcond=None)[0] for i, r in enumerate(left_out)])
 
 
 def test_it_is_the_overlap_of_least_squares_on_the_others() -> None:
-    told, asked = hinted(400)
-    expected = overlaps(by_hand(told["nose"], asked["mouth"]), asked["mouth"])
-    assert prompt_leakage_iou(told, asked) == pytest.approx(expected, abs=0.02)
+    hints, targets = hinted(400)
+    expected = overlaps(by_hand(hints["nose"], targets["mouth"]), targets["mouth"])
+    assert prompt_leakage_iou(hints, targets) == pytest.approx(expected, abs=0.02)
     assert expected.mean() > 0.8
 
 
 def test_without_anything_told_it_is_the_mean_box_of_the_others() -> None:
-    _, asked = hinted(30)
-    boxes = asked["mouth"]
-    means = np.array([np.delete(boxes, one, axis=0).mean(axis=0) for one in range(30)])
-    assert prompt_leakage_iou({}, asked) == pytest.approx(overlaps(means, boxes), abs=1e-9)
+    _, targets = hinted(30)
+    boxes = targets["mouth"]
+    means = np.array([np.delete(boxes, row, axis=0).mean(axis=0) for row in range(30)])
+    assert prompt_leakage_iou({}, targets) == pytest.approx(overlaps(means, boxes), abs=1e-9)
 
 
 def test_a_few_samples_give_a_box_that_moves_with_the_hint() -> None:
-    told, asked = hinted(4)
-    assert prompt_leakage_iou(told, asked).mean() > 0.5 > prompt_leakage_iou({}, asked).mean() + 0.1
+    hints, targets = hinted(4)
+    assert prompt_leakage_iou(hints, targets).mean() > 0.5 > prompt_leakage_iou({}, targets).mean() + 0.1
 
 
 def test_names_of_groups_and_the_order_of_samples_change_nothing() -> None:
-    told, asked = hinted(40)
-    plain = prompt_leakage_iou(told, asked)
+    hints, targets = hinted(40)
+    plain = prompt_leakage_iou(hints, targets)
     order = np.random.default_rng(1).permutation(40)
-    names = [f"identity {one}" for one in order]
-    assert prompt_leakage_iou(told, asked, names) == pytest.approx(plain, abs=1e-12)
-    turned = prompt_leakage_iou({"nose": told["nose"][order]}, {"mouth": asked["mouth"][order]}, names)
+    names = [f"identity {row}" for row in order]
+    assert prompt_leakage_iou(hints, targets, names) == pytest.approx(plain, abs=1e-12)
+    turned = prompt_leakage_iou({"nose": hints["nose"][order]}, {"mouth": targets["mouth"][order]}, names)
     assert turned == pytest.approx(plain[order], abs=1e-12)
 
 
 def test_nothing_is_learned_from_the_own_group() -> None:
     """Two twins with boxes of their own would foretell each other."""
-    told, asked = hinted(20)
-    twice = ({"nose": np.repeat(told["nose"], 2, axis=0)}, {"mouth": np.repeat(asked["mouth"], 2, axis=0)})
-    twins = [f"identity {one // 2}" for one in range(40)]
+    hints, targets = hinted(20)
+    twice = ({"nose": np.repeat(hints["nose"], 2, axis=0)}, {"mouth": np.repeat(targets["mouth"], 2, axis=0)})
+    twins = [f"identity {row // 2}" for row in range(40)]
     odd = np.array([[0.8, 0.9, 0.95, 1.0]])
-    alone = ({"nose": np.r_[told["nose"], told["nose"][:1]]}, {"mouth": np.r_[asked["mouth"], odd]})
+    alone = ({"nose": np.r_[hints["nose"], hints["nose"][:1]]}, {"mouth": np.r_[targets["mouth"], odd]})
     assert prompt_leakage_iou(*alone)[-1] == 0.0
-    assert prompt_leakage_iou(*twice, twins)[::2] == pytest.approx(prompt_leakage_iou(told, asked), abs=0.05)
+    assert prompt_leakage_iou(*twice, twins)[::2] == pytest.approx(prompt_leakage_iou(hints, targets), abs=0.05)
 
 
 def test_each_sample_counts_what_it_is_asked_and_two_eyes_may_change_places() -> None:
-    told, asked = hinted(40)
-    unknown = asked["mouth"].copy()
+    hints, targets = hinted(40)
+    unknown = targets["mouth"].copy()
     unknown[::2] = np.nan
-    both = prompt_leakage_iou(told, {"mouth": asked["mouth"], "chin": unknown})
-    assert both[::2] == pytest.approx(prompt_leakage_iou(told, asked)[::2])
-    eyes = np.where(np.arange(40)[:, None] % 8 == 0, asked["mouth"] + 0.3, asked["mouth"])
-    others = np.where(np.arange(40)[:, None] % 8 == 0, asked["mouth"], asked["mouth"] + 0.3)
-    named = prompt_leakage_iou(told, {"left_eye": eyes, "right_eye": others})
-    unnamed = prompt_leakage_iou(told, {"left": eyes, "right": others})
+    both = prompt_leakage_iou(hints, {"mouth": targets["mouth"], "chin": unknown})
+    assert both[::2] == pytest.approx(prompt_leakage_iou(hints, targets)[::2])
+    eyes = np.where(np.arange(40)[:, None] % 8 == 0, targets["mouth"] + 0.3, targets["mouth"])
+    others = np.where(np.arange(40)[:, None] % 8 == 0, targets["mouth"], targets["mouth"] + 0.3)
+    named = prompt_leakage_iou(hints, {"left_eye": eyes, "right_eye": others})
+    unnamed = prompt_leakage_iou(hints, {"left": eyes, "right": others})
     assert (named >= unnamed).all()
     assert (named[::8] > unnamed[::8] + 0.1).all()
 
 
 @pytest.mark.parametrize("samples", [0, 1, 2, 3])
 def test_hardly_any_samples_are_no_error(samples: int) -> None:
-    told, asked = hinted(samples)
-    found = prompt_leakage_iou(told, asked)
-    assert found.shape == (samples,)
-    assert ((found >= 0.0) & (found <= 1.0)).all()
-    assert samples != 1 or found[0] == 0.0
+    hints, targets = hinted(samples)
+    ious = prompt_leakage_iou(hints, targets)
+    assert ious.shape == (samples,)
+    assert ((ious >= 0.0) & (ious <= 1.0)).all()
+    assert samples != 1 or ious[0] == 0.0
 
 
 def test_what_is_no_box_of_each_sample_is_refused() -> None:
@@ -275,9 +275,9 @@ def test_what_is_no_box_of_each_sample_is_refused() -> None:
 
 
 def test_who_reads_the_prompt_is_not_shown_to_look_and_who_looks_is() -> None:
-    told, asked = hinted(100, noise=0.05)
-    foretold, mouths = prompt_leakage_iou(told, asked), asked["mouth"]
-    rule = overlaps(by_hand(told["nose"], mouths), mouths)
+    hints, targets = hinted(100, noise=0.05)
+    foretold, mouths = prompt_leakage_iou(hints, targets), targets["mouth"]
+    rule = overlaps(by_hand(hints["nose"], mouths), mouths)
     reads = ScoreTable(rule, no_image=np.zeros(100))
     assert metrics.does_the_task(reads) == ""
     assert metrics.exceeds_the_prompt(reads, foretold) == (
@@ -291,21 +291,21 @@ def test_who_reads_the_prompt_is_not_shown_to_look_and_who_looks_is() -> None:
 
 @pytest.mark.study
 def test_a_rule_from_many_other_samples_is_no_look_either() -> None:
-    told, asked = hinted(3000, noise=0.03)
-    inputs = np.c_[told["nose"], np.ones(3000)]
-    rule = np.linalg.lstsq(inputs, asked["mouth"], rcond=None)[0]
+    hints, targets = hinted(3000, noise=0.03)
+    inputs = np.c_[hints["nose"], np.ones(3000)]
+    rule = np.linalg.lstsq(inputs, targets["mouth"], rcond=None)[0]
     shown = 0
     for first in range(0, 2400, 24):
         part = slice(first, first + 24)
-        scores = overlaps(inputs[part] @ rule, asked["mouth"][part])
-        foretold = prompt_leakage_iou({"nose": told["nose"][part]}, {"mouth": asked["mouth"][part]})
+        scores = overlaps(inputs[part] @ rule, targets["mouth"][part])
+        foretold = prompt_leakage_iou({"nose": hints["nose"][part]}, {"mouth": targets["mouth"][part]})
         shown += metrics.exceeds_the_prompt(ScoreTable(scores), foretold) == ""
     assert shown <= 5
 
 
 def test_an_answer_that_is_missing_counts_against_the_model() -> None:
-    told, asked = hinted(30, noise=0.03)
+    hints, targets = hinted(30, noise=0.03)
     scores = np.ones(30)
-    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(told, asked)) == ""
+    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(hints, targets)) == ""
     scores[:15] = np.nan
-    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(told, asked)).startswith(REFUSAL)
+    assert metrics.exceeds_the_prompt(ScoreTable(scores), prompt_leakage_iou(hints, targets)).startswith(REFUSAL)

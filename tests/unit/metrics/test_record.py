@@ -171,7 +171,7 @@ def test_a_package_that_offers_something_else_is_named(thing: object, monkeypatc
 
 
 def _required(function: Callable[..., object]) -> set[str]:
-    return {name for name, one in inspect.signature(function).parameters.items() if one.default is one.empty}
+    return {name for name, parameter in inspect.signature(function).parameters.items() if parameter.default is parameter.empty}
 
 
 def test_every_public_function_of_scores_is_registered_or_a_formula_of_parts() -> None:
@@ -179,7 +179,7 @@ def test_every_public_function_of_scores_is_registered_or_a_formula_of_parts() -
     functions = {name for name in metrics.__all__ if name[0].islower()}
     assert all(isinstance(getattr(metrics, name), Callable) for name in functions)  # type: ignore[arg-type]
     needs = {need.value for need in Needs}
-    of_scores = {name for name in functions if (asked := _required(getattr(metrics, name))) and asked <= needs}
+    of_scores = {name for name in functions if (needed := _required(getattr(metrics, name))) and needed <= needs}
     assert set(metrics.names()) <= functions
     assert of_scores - set(metrics.names()) == parts
 

@@ -111,8 +111,8 @@ def test_the_pull_is_rarely_found_beyond_its_interval(each: int, pictures: int) 
         follows = np.repeat(rng.random(pictures) < 0.25, each)
         chosen = {letter: np.where(follows, float(letter == "A"), 0.25) for letter in "ABCD"}
         right = dict.fromkeys("ABCD", np.full(n, 0.25))
-        found = estimate("letter_pull", ScoreTable(np.ones(n), {}, groups=groups, chosen_by_letter=chosen, right_by_letter=right))
-        wrong += (found.high < truth - 1e-9, found.low > truth + 1e-9)
+        pull = estimate("letter_pull", ScoreTable(np.ones(n), {}, groups=groups, chosen_by_letter=chosen, right_by_letter=right))
+        wrong += (pull.high < truth - 1e-9, pull.low > truth + 1e-9)
     assert (wrong / runs <= 0.05 + 3.0 * (0.05 * 0.95 / runs) ** 0.5).all()
 
 

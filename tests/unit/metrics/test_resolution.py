@@ -244,9 +244,9 @@ def test_too_many_resolutions_show_nothing_about_sums_of_steps() -> None:
 def test_what_noise_gives_is_said() -> None:
     rungs = _answers(1200, np.full(12, 0.55), 1)
     reason = estimate("absolute_continuous_error", _table(rungs)).reason
-    found = re.fullmatch(r"sampling noise alone would give (0\.\d{3}) on a flat curve", reason)
-    assert found
-    assert float(found[1]) == pytest.approx(metrics.resolution_noise_floor(rungs), abs=5e-4)
+    match = re.fullmatch(r"sampling noise alone would give (0\.\d{3}) on a flat curve", reason)
+    assert match
+    assert float(match[1]) == pytest.approx(metrics.resolution_noise_floor(rungs), abs=5e-4)
     assert estimate("relative_continuous_error", _table(rungs)).reason == reason
     reason = estimate("resolution_wobble", _table(rungs)).reason
     assert re.fullmatch(r"sampling noise alone would give up to 0\.\d{3} \(95 %\) on a monotone curve, p=[01]\.\d{3}", reason)

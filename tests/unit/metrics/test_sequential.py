@@ -236,7 +236,7 @@ def test_audit_is_certain_of_what_holds_for_every_completion(data: st.DataObject
         clean, np.ones(size, dtype=np.bool_), data.draw(st.integers(-size - 1, size + 1)) + 1e-9, 0.0 if graded else 1.0
     )
     known = [*seen, *[math.nan] * (size - len(seen))]
-    completions = list(product(*([0.0, 1.0] if math.isnan(one) else [one] for one in known)))
+    completions = list(product(*([0.0, 1.0] if math.isnan(score) else [score] for score in known)))
     passes = [float((clean - np.array(answers)).sum()) <= limit.most for answers in completions]
     logs = evidence(limit, range(size), known, len(seen))
     assert (logs[0] == math.inf) == all(passes)

@@ -126,15 +126,15 @@ def test_sensitivity_is_the_mean_drop_of_each_category() -> None:
         "rain:low": {"count": 0.5, "colour": 0.5},
         "flip_v": {"count": 0.5, "colour": 0.0},
     }
-    found = metrics.category_sensitivity(clean, sweep)
-    assert found == pytest.approx({"colour": 2 / 3, "count": 1 / 3})
-    assert list(found) == ["colour", "count"]
+    sensitivity = metrics.category_sensitivity(clean, sweep)
+    assert sensitivity == pytest.approx({"colour": 2 / 3, "count": 1 / 3})
+    assert list(sensitivity) == ["colour", "count"]
 
 
 def test_a_category_that_lacks_an_accuracy_is_unknown_and_last() -> None:
-    found = metrics.category_sensitivity({"a": 0.5, "b": 1.0, "c": 1.0}, {"fog:low": {"a": 0.5, "c": 0.0}})
-    assert list(found) == ["c", "a", "b"]
-    assert math.isnan(found["b"])
+    sensitivity = metrics.category_sensitivity({"a": 0.5, "b": 1.0, "c": 1.0}, {"fog:low": {"a": 0.5, "c": 0.0}})
+    assert list(sensitivity) == ["c", "a", "b"]
+    assert math.isnan(sensitivity["b"])
 
 
 def test_nothing_is_known_without_settings() -> None:

@@ -189,16 +189,16 @@ def test_settings_are_known_by_their_text() -> None:
 
 
 def test_one_array_may_stand_for_several_settings() -> None:
-    blind, own = np.array([0.0, 1.0]), np.array([1.0, 1.0])
-    scores = by_setting({"a": blind, "b": blind, "c": own, "d": blind})
-    assert {name: values.tolist() for name, values in scores.items()} == {
+    blind, scores = np.array([0.0, 1.0]), np.array([1.0, 1.0])
+    stacked = by_setting({"a": blind, "b": blind, "c": scores, "d": blind})
+    assert {name: values.tolist() for name, values in stacked.items()} == {
         "a": [0.0, 1.0],
         "b": [0.0, 1.0],
         "c": [1.0, 1.0],
         "d": [0.0, 1.0],
     }
     blind[0] = 1.0
-    assert scores["a"].tolist() == [0.0, 1.0], "the caller's array is copied"
+    assert stacked["a"].tolist() == [0.0, 1.0], "the caller's array is copied"
 
 
 def test_a_setting_given_twice_is_refused() -> None:

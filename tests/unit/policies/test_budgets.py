@@ -59,7 +59,7 @@ def test_a_budget_has_the_risks_of_the_file_that_sets_it_or_of_the_first(load: L
         for treatment in [policy.budgets.rule(metric).treatment]
     }
     assert risks == {"error_rate": (0.01, 0.02), "unparsed_rate": (0.01, 0.02), "refusal_rate": (0.001, 0.05)}
-    (said,) = [str(one) for one in policy.replaced if not one.only_tightens]
+    (said,) = [str(replacement) for replacement in policy.replaced if not replacement.only_tightens]
     assert said.startswith("budget max_refusal_rate of a.yaml:5 is replaced by b.yaml:3: ")
     assert said.endswith("alpha_pass: 0.01 becomes 0.001; alpha_fail: 0.02 becomes 0.05")
     assert load(RULES).budgets.rule("unparsed_rate").treatment.alpha_pass == 0.05
@@ -109,11 +109,11 @@ def test_a_selection_of_tests_or_files_is_too_little(load: Load, fact: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("asked", "needed", "written"),
+    ("share", "needed", "written"),
     [("whole", 400, "whole"), ("50%", 200, "50%"), ("150", 150, "150"), ("0.5%", 2, "0.5%"), ("1000", 400, "1000")],
 )
-def test_samples_that_were_not_asked(load: Load, asked: str, needed: int, written: str) -> None:
-    coverage = covered(load, f"{{samples: {asked}}}")
+def test_samples_that_were_not_asked(load: Load, share: str, needed: int, written: str) -> None:
+    coverage = covered(load, f"{{samples: {share}}}")
     assert shortfalls(coverage, **{**WHOLE, "samples": {"data": (needed, 400), "more": (900, 900)}}) == []
     (sentence,) = shortfalls(coverage, **{**WHOLE, "samples": {"data": (needed - 1, 400), "more": (900, 900)}})
     assert sentence == (

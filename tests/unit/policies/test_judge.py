@@ -262,17 +262,17 @@ def test_the_cap_lies_on_the_side_of_the_breach(bound: Bound, value: float, cap:
 
 
 @pytest.mark.parametrize(
-    ("estimate", "found"),
+    ("estimate", "state"),
     [
         (between(0.06, 0.12, 0.25), "broken: accuracy_drop 0.120 [0.060, 0.250] > 0.050"),
         (between(0.01, 0.04, 0.25), f"undecided with all samples: accuracy_drop 0.040 [0.010, 0.250]{OPEN} <= 0.050"),
         (between(0.01, 0.12, 0.25), f"undecided with all samples: accuracy_drop 0.120 [0.010, 0.250]{OPEN} <= 0.050"),
     ],
 )
-def test_the_cap_of_an_interval_rule_is_compared_with_the_interval(estimate: Estimate, found: str) -> None:
+def test_the_cap_of_an_interval_rule_is_compared_with_the_interval(estimate: Estimate, state: str) -> None:
     verdict = judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.25))
     assert verdict.outcome is Outcome.WAIVED
-    assert verdict.reason.startswith(f"the bound is {found} {CITED}; ")
+    assert verdict.reason.startswith(f"the bound is {state} {CITED}; ")
     alone, refused = judged(estimate, rule(treatment=INTERVAL)), judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.24))
     assert refused.outcome is alone.outcome
     assert refused.reason.endswith("; waiver W1 of jane covers it only up to 0.240, and its interval reaches 0.250 (t.yaml:30)")
@@ -346,8 +346,8 @@ def test_tests_that_share_a_rule_share_the_risk_of_failing_and_not_that_of_passi
     assert judge_rule(rule(treatment=alone), above, (), TODAY, tests=133).outcome is Outcome.FAIL
     plain = judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=133)
     assert plain.reason == f"accuracy_drop 0.300 [0.266, 0.334] > 0.050, risk split over 133 tests {CITED}"
-    two, one = (judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=count).reason for count in (2, 1))
-    assert ("split over 2 tests" in two, "split over" in one) == (True, False)
+    shared, single = (judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=count).reason for count in (2, 1))
+    assert ("split over 2 tests" in shared, "split over" in single) == (True, False)
 
 
 def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:
@@ -357,8 +357,8 @@ def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:
     verdict = judge_rule(rule(treatment=INTERVAL), above, (), TODAY, tests=133)
     assert (verdict.outcome, verdict.reason.partition(" (rule")[0]) == (Outcome.INCONCLUSIVE, said)
     waived = judge_rule(rule(treatment=INTERVAL), above, [waiver()], TODAY, tests=133)
-    found = f"the bound is undecided with all samples: {said}"
-    assert (waived.outcome, waived.reason.partition(" (rule")[0]) == (Outcome.WAIVED, found)
+    reason = f"the bound is undecided with all samples: {said}"
+    assert (waived.outcome, waived.reason.partition(" (rule")[0]) == (Outcome.WAIVED, reason)
     inside = judge_rule(rule(treatment=INTERVAL), normal(0.045, 0.01), (), TODAY, tests=133)
     assert inside.reason.startswith("accuracy_drop 0.045 [0.029, 0.061], too few questions to tell if <= 0.050 (rule")
 
@@ -465,10 +465,10 @@ def test_an_expired_waiver_counts_for_nothing_in_a_part() -> None:
     assert verdict.outcome is Outcome.FAIL
 
 
-@pytest.mark.parametrize(("found", "starts"), [(Outcome.PASS, "accuracy_drop <= 0.05"), (Outcome.FAIL, WARNING)])
-def test_a_rule_that_warns_only_warns_of_a_part(found: Outcome, starts: str) -> None:
+@pytest.mark.parametrize(("outcome", "starts"), [(Outcome.PASS, "accuracy_drop <= 0.05"), (Outcome.FAIL, WARNING)])
+def test_a_rule_that_warns_only_warns_of_a_part(outcome: Outcome, starts: str) -> None:
     warns = rule(treatment=WARNS)
-    verdict = shown(warns, {BOUND: found}, waiver())
+    verdict = shown(warns, {BOUND: outcome}, waiver())
     assert verdict is not None
     assert (verdict.outcome, verdict.waiver) == (Outcome.MEASURED, "")
     assert verdict.reason.startswith(starts)

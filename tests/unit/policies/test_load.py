@@ -91,7 +91,7 @@ def test_defaults_without_a_rule_to_hold_for_are_refused(load: Load, rules: str)
 def replaced(load: Load, *rules: str) -> list[tuple[str, bool]]:
     """Returns what the policy says about rules called r that replace each other, file by file."""
     policy = load(*(f"version: 1\nrules:\n  - {{id: r, {rule}}}\n" for rule in rules))
-    return [(str(one), one.only_tightens) for one in policy.replaced]
+    return [(str(replacement), replacement.only_tightens) for replacement in policy.replaced]
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_what_a_later_rule_changes_is_told(load: Load, later: str, said: str, *,
 
 
 def test_each_replacement_is_told(load: Load) -> None:
-    found = replaced(load, *(f"metric: accuracy_drop, max: {bound}pp" for bound in (10, 5, 20)))
-    assert [text.partition(": ")[0] for text, _ in found] == [
+    replacements = replaced(load, *(f"metric: accuracy_drop, max: {bound}pp" for bound in (10, 5, 20)))
+    assert [text.partition(": ")[0] for text, _ in replacements] == [
         "rule r of a.yaml:3 is replaced by b.yaml:3",
         "rule r of b.yaml:3 is replaced by c.yaml:3",
     ]
-    assert [tightens for _, tightens in found] == [True, False]
+    assert [tightens for _, tightens in replacements] == [True, False]
 
 
 def test_what_a_later_waiver_changes_is_told(load: Load) -> None:
@@ -190,10 +190,10 @@ def test_what_a_later_file_changes_about_the_whole_run_is_told(
     load: Load, earlier: str, later: str, said: str, *, only_tightens: bool
 ) -> None:
     policy = load(f"version: 1\n{earlier}\n{RULES}", f"version: 1\n{later}\n")
-    (one,) = policy.replaced
-    assert str(one).endswith(said.format("is replaced by b.yaml:2"))
-    assert one.only_tightens is only_tightens
-    assert policy_content(policy).get("replaced", []) == ([] if only_tightens else [str(one)])
+    (replacement,) = policy.replaced
+    assert str(replacement).endswith(said.format("is replaced by b.yaml:2"))
+    assert replacement.only_tightens is only_tightens
+    assert policy_content(policy).get("replaced", []) == ([] if only_tightens else [str(replacement)])
 
 
 def test_what_one_file_asks_for_replaces_nothing(load: Load) -> None:
@@ -213,9 +213,9 @@ def test_budgets_have_defaults(load: Load) -> None:
     assert (budgets.max_error_rate, budgets.max_unparsed_rate, dict(budgets.sources)) == (0.0, 0.05, {})
 
 
-@pytest.mark.parametrize(("value", "found"), [("150%", "the text '150%'"), ("-1%", "the text '-1%'")])
-def test_budgets_are_shares(load: Load, value: str, found: str) -> None:
-    message = f"a.yaml:2: budgets.max_error_rate is {found}. Expected a share between 0 and 100%"
+@pytest.mark.parametrize(("value", "problem"), [("150%", "the text '150%'"), ("-1%", "the text '-1%'")])
+def test_budgets_are_shares(load: Load, value: str, problem: str) -> None:
+    message = f"a.yaml:2: budgets.max_error_rate is {problem}. Expected a share between 0 and 100%"
     with pytest.raises(PolicyError, match=re.escape(message)):
         load(f"version: 1\nbudgets: {{max_error_rate: {value}}}\n")
 

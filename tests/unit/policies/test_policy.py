@@ -62,13 +62,13 @@ def test_the_outcome_without_a_sentence_is_the_same(load: Load, value: float) ->
 def test_what_was_decided_early_stays_and_the_rest_is_undecided(load: Load) -> None:
     """The value of those samples alone would break both rules."""
     early = Verdict(Outcome.PASS, "early", "accuracy_drop", "loose")
-    found = load(SEVERAL).judge(TEST, Estimate(0.30, 100), today=TODAY, decided={"loose": early})
-    assert {verdict.rule: verdict.outcome for verdict in found} == {
+    verdicts = load(SEVERAL).judge(TEST, Estimate(0.30, 100), today=TODAY, decided={"loose": early})
+    assert {verdict.rule: verdict.outcome for verdict in verdicts} == {
         "tight": Outcome.INCONCLUSIVE,
         "loose": Outcome.PASS,
         "say": Outcome.MEASURED,
     }
-    assert early in found
+    assert early in verdicts
 
 
 def test_without_a_rule_nothing_is_gated(load: Load) -> None:
@@ -138,17 +138,17 @@ def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
     assert planned.shared_by == {"low": 2, "art": 4, "worst": 1, BUDGET_CELLS: 4, BUDGET_DATASETS: 1}
     assert (planned.sharing_budget(BUDGET_CELLS), planned.sharing_budget(BUDGET_DATASETS)) == (8, 2), "half of the risk each"
     assert planned.sha256 == policy.sha256
-    asked: list[float] = []
+    levels: list[float] = []
 
     def at(confidence: float) -> tuple[float, float]:
-        asked.append(confidence)
+        levels.append(confidence)
         return -1.0, 1.0
 
     for test, risk in ((tests[0], 0.1 / 2), (replace(tests[0], category="Art", strata=3), 0.1 / 12)):
         for value, first in ((0.0, 0.1), (0.1, risk)):  # which keeps the bound and may PASS, which breaks it and may FAIL
-            asked.clear()
+            levels.clear()
             planned.judge(test, Estimate(value, 9, at=at), today=TODAY)
-            assert round(1 - asked[0], 9) == round(first, 9)
+            assert round(1 - levels[0], 9) == round(first, 9)
 
 
 def test_a_sentence_about_a_category_names_it(load: Load) -> None:
@@ -238,9 +238,14 @@ def test_the_digest_of_a_policy_stays_from_release_to_release() -> None:
 def test_a_manifest_holds_the_policy_in_full(load: Load) -> None:
     content: Any = policy_content(load(MEANING))
     assert "replaced" not in content
-    one, two = content["rules"]
-    assert (one["id"], one["where"], one["unless"], one["reason"]) == ("one", {"level": ["low"]}, {"setting": ["fog"]}, "why")
-    assert (two["bound"], two["unless"]) == ("in 0.1..0.2", {})
+    first, second = content["rules"]
+    assert (first["id"], first["where"], first["unless"], first["reason"]) == (
+        "one",
+        {"level": ["low"]},
+        {"setting": ["fog"]},
+        "why",
+    )
+    assert (second["bound"], second["unless"]) == ("in 0.1..0.2", {})
     (waiver,) = content["waivers"]
     assert (waiver["owner"], waiver["cap"], waiver["expires"], waiver["where"]) == ("jo", "60 pp", "2027-06-30", {"model": ["m"]})
 

@@ -394,10 +394,10 @@ def test_a_waiver_that_says_something_wrong_is_refused(load: Load, line: str, me
         ),
         *(
             (
-                f"metric: accuracy_drop\nmax: 5pp\nalpha_pass: {found}",
+                f"metric: accuracy_drop\nmax: 5pp\nalpha_pass: {written}",
                 f"a.yaml:6: rules[1].alpha_pass is {shown}. Expected a probability from 0.000001 on and below 0.5, such as 0.05",
             )
-            for found, shown in [
+            for written, shown in [
                 ("0", "'0'"),
                 ("0.5", "'0.5'"),
                 ("5%", "the text '5%'"),

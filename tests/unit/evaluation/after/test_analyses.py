@@ -54,12 +54,13 @@ def run(directory: Path, models: Mapping[str, Right], refs: Mapping[str, ModelRe
 
 def put(evidence: Evidence, name: str, setting: str, scores: list[float], views: int = 1, data: str = "data") -> None:
     answers = [
-        Answer("k", Prediction("", "generate"), Score(one, "", None, "error" if math.isnan(one) else "scored")) for one in scores
+        Answer("k", Prediction("", "generate"), Score(score, "", None, "error" if math.isnan(score) else "scored"))
+        for score in scores
     ]
     evidence.put_cells([StoredCell(Cell(name, data, Setting.parse(setting)), views, tuple(answers))])
 
 
-def found(directory: Path, name: str, **options: Any) -> dict[str, ModelAnalysis]:
+def rows_of(directory: Path, name: str, **options: Any) -> dict[str, ModelAnalysis]:
     (board,) = rank([("", directory)], **options).boards
     return {f"{row.part} {row.of}".strip(): row for row in board.analyses if row.name == name}
 
@@ -68,7 +69,7 @@ A, B = model({"fog:low": 6, "fog:high": 12, "flip_v": 30}), model({"fog:high": 3
 
 
 def test_tiers_of_each_model_and_level(tmp_path: Path) -> None:
-    rows = found(run(tmp_path, {"a": A, "b": B}), "tiers")
+    rows = rows_of(run(tmp_path, {"a": A, "b": B}), "tiers")
     assert list(rows) == [f"{name} {level}" for name in ("a", "b", "all models") for level in ("low", "high", "binary", "all")]
     assert {tier: share.value for tier, share in rows["a low"].values.items()}["moderate"] == 1.0
     assert rows["a all"].values["catastrophic"].value == pytest.approx(2 / 3)
@@ -87,8 +88,8 @@ def test_tiers_of_each_model_and_level(tmp_path: Path) -> None:
 def test_costs_are_averaged_over_families_and_over_all_models(tmp_path: Path) -> None:
     refs = {"a": ref("a", 1), "b": ref("b", 4), "c": ref("c", 4, family="other")}
     directory = run(tmp_path, {"a": A, "b": B, "c": model({"fog:low": 60})}, refs)
-    assert "without images" in found(directory, "effects")["all models all"].values["relative_corruption_error"].reason
-    assert found(directory, "top_rce") == {}
+    assert "without images" in rows_of(directory, "effects")["all models all"].values["relative_corruption_error"].reason
+    assert rows_of(directory, "top_rce") == {}
     with Evidence.open(directory) as evidence:
         for name, right in (("a", 20), ("b", 10), ("c", 0)):
             put(evidence, name, "no_image", [float(place >= N - right) for place in range(N)])
@@ -96,23 +97,23 @@ def test_costs_are_averaged_over_families_and_over_all_models(tmp_path: Path) ->
     lost = {"a": {"fog:low": 6, "fog:high": 12, "flip_v": 30}, "b": {"fog:high": 3, "flip_v": 30}, "c": {"fog:low": 60}}
     pools = {"a": "a", "b": "b", "c": "c", "fam (2 models)": "ab", "all models": "abc"}
     levels = {"low": ["fog:low"], "high": ["fog:high"], "binary": ["flip_v"], "all": ["fog:low", "fog:high", "flip_v"]}
-    effects = found(directory, "effects")
+    effects = rows_of(directory, "effects")
     assert list(effects) == [f"{pool} {level}" for pool in pools for level in levels]
     for pool, level in itertools.product(pools, levels):
-        own = effects[f"{pool} {level}"].values
+        costs = effects[f"{pool} {level}"].values
         cells = [(name, lost[name].get(setting, 0)) for name in pools[pool] for setting in levels[level]]
-        assert own["accuracy_drop"].value == pytest.approx(np.mean([count / N for _, count in cells]))
-        assert own["accuracy_drop"].low <= own["accuracy_drop"].value <= own["accuracy_drop"].high
-        assert own["harmful_flip_rate"].value == pytest.approx(own["accuracy_drop"].value)
-        assert own["relative_corruption_error"].value == pytest.approx(np.mean([count / gain[name] for name, count in cells]))
-        assert own["conditional_flip_rate"].value == pytest.approx(np.mean([count / clean[name] for name, count in cells]))
-        assert math.isnan(own["flip_ratio"].value)
-    harmful = found(directory, "most_harmful")
+        assert costs["accuracy_drop"].value == pytest.approx(np.mean([count / N for _, count in cells]))
+        assert costs["accuracy_drop"].low <= costs["accuracy_drop"].value <= costs["accuracy_drop"].high
+        assert costs["harmful_flip_rate"].value == pytest.approx(costs["accuracy_drop"].value)
+        assert costs["relative_corruption_error"].value == pytest.approx(np.mean([count / gain[name] for name, count in cells]))
+        assert costs["conditional_flip_rate"].value == pytest.approx(np.mean([count / clean[name] for name, count in cells]))
+        assert math.isnan(costs["flip_ratio"].value)
+    harmful = rows_of(directory, "most_harmful")
     assert list(harmful) == ["fog:low low", "fog:high high", "flip_v binary"]
     assert {name: drop.value for name, drop in harmful["fog:high high"].values.items()} == pytest.approx(
         {"a": 12 / N, "b": 3 / N, "c": 0.0, "fam (2 models)": 7.5 / N, "all models": 5 / N}
     )
-    top = found(directory, "top_rce")
+    top = rows_of(directory, "top_rce")
     assert list(top) == ["flip_v all", "fog:low all", "fog:high all"]
     assert top["flip_v all"].values["all models"].value == pytest.approx((30 / 40 + 30 / 40) / 3)
 
@@ -123,30 +124,30 @@ def test_samples_without_a_score_are_no_part_of_costs(tmp_path: Path) -> None:
         put(evidence, "a", "fog:low", [math.nan] * 6 + [1.0] * 54)
         for name in "ab":
             put(evidence, name, "no_image", [math.nan] + [0.0] * (N - 1))
-    low = found(directory, "effects")["a low"].values
+    low = rows_of(directory, "effects")["a low"].values
     assert low["accuracy_drop"].value == low["harmful_flip_rate"].value == 0.0
     assert low["relative_corruption_error"].value == 0.0
-    high = found(directory, "effects")["a high"].values["relative_corruption_error"]
+    high = rows_of(directory, "effects")["a high"].values["relative_corruption_error"]
     assert math.isnan(high.value)
     assert high.reason
 
 
 def test_corruption_errors_by_family_need_a_reference(tmp_path: Path) -> None:
     directory = run(tmp_path, {"a": A, "b": B})
-    assert found(directory, "corruption_errors") == {}
-    rows = found(directory, "corruption_errors", reference="b")
+    assert rows_of(directory, "corruption_errors") == {}
+    rows = rows_of(directory, "corruption_errors", reference="b")
     weather = rows["weather"].values
     assert weather["a"].value == pytest.approx((6 + 12) / (10 + 13))
     assert weather["a"].low < weather["a"].value < weather["a"].high
     assert (weather["b"].value, weather["b"].low) == (1.0, 1.0)
-    perfect = found(run(tmp_path / "p", {"a": A, "b": model({"flip_v": 1})}), "corruption_errors", reference="b")
+    perfect = rows_of(run(tmp_path / "p", {"a": A, "b": model({"flip_v": 1})}), "corruption_errors", reference="b")
     assert perfect["weather"].values["a"].reason == "b makes no error under fog"
     assert math.isnan(perfect["weather"].values["a"].value)
     assert perfect["binary"].values["a"].value == pytest.approx(30)
 
 
 def test_questions_by_how_much_they_suffer(tmp_path: Path) -> None:
-    rows = found(run(tmp_path, {"a": A, "b": B}), "category_drops")
+    rows = rows_of(run(tmp_path, {"a": A, "b": B}), "category_drops")
     assert list(rows) == ["first", "last"]
     first = rows["first"].values["a"]
     assert first.value == pytest.approx((6 + 12 + 30) / 90)
@@ -162,7 +163,7 @@ def ref(name: str, size: float, mode: str = "direct", family: str = "fam") -> Mo
 def test_the_drop_of_a_family_has_a_slope_with_an_interval(tmp_path: Path) -> None:
     models = {"s": A, "m": model({"fog:high": 6, "flip_v": 30}), "l": B}
     refs = {"s": ref("s", 1), "m": ref("m", 10), "l": ref("l", 100)}
-    row = found(run(tmp_path, models, refs), "size_trend")["fam"]
+    row = rows_of(run(tmp_path, models, refs), "size_trend")["fam"]
     drops = [48 / 180, 36 / 180, 33 / 180]
     assert (
         row.values["slope"].value
@@ -173,7 +174,7 @@ def test_the_drop_of_a_family_has_a_slope_with_an_interval(tmp_path: Path) -> No
     assert row.values["r_squared"].value == pytest.approx(np.corrcoef([0, 1, 2], drops)[0, 1] ** 2)
     assert row.note == "s (1 B), m (10 B), l (100 B)"
     bare = run(tmp_path / "bare", models)
-    assert found(bare, "size_trend") == {}
+    assert rows_of(bare, "size_trend") == {}
     (said,) = rank([("", bare)]).left_out
     assert said.startswith("family, size and prompt mode of l, m, s are unknown: no manifest.json")
 
@@ -187,7 +188,7 @@ def test_a_manifest_that_does_not_say_what_models_are_is_named(tmp_path: Path, m
 
 def test_ways_of_asking_one_model_are_paired(tmp_path: Path) -> None:
     refs = {"d": ref("d", 4), "c": ref("c", 4, "cot"), "other": ref("other", 8)}
-    rows = found(run(tmp_path, {"c": B, "d": A, "other": A}, refs), "prompt_modes")
+    rows = rows_of(run(tmp_path, {"c": B, "d": A, "other": A}, refs), "prompt_modes")
     assert {name: row.note for name, row in rows.items()} == {"c": "cot", "d": "direct", "c minus d": "cot minus direct"}
     assert rows["c"].values["clean_accuracy"].value == pytest.approx(50 / 60)
     assert rows["d"].values["mean_drop"].value == pytest.approx(48 / 180)
@@ -202,7 +203,7 @@ def test_ways_of_asking_one_model_are_paired(tmp_path: Path) -> None:
 
 def test_ways_of_asking_are_averaged_over_the_models_of_a_family(tmp_path: Path) -> None:
     refs = {"d4": ref("d4", 4), "c4": ref("c4", 4, "cot"), "d8": ref("d8", 8), "c8": ref("c8", 8, "cot")}
-    rows = found(run(tmp_path, {"d4": A, "c4": B, "d8": model({}), "c8": B}, refs), "prompt_modes")
+    rows = rows_of(run(tmp_path, {"d4": A, "c4": B, "d8": model({}), "c8": B}, refs), "prompt_modes")
     assert {*rows} == {"d4", "c4", "d8", "c8", "fam (2 models)", "fam-cot (2 models)", "c4 minus d4", "c8 minus d8"}
     assert rows["fam (2 models)"].values["mean_drop"].value == pytest.approx((48 / 180 + 0) / 2)
     assert rows["fam (2 models)"].values["benign"].value == pytest.approx(3 / 6)
@@ -223,10 +224,10 @@ def test_pcri_by_task(tmp_path: Path) -> None:
     with Evidence.open(directory) as evidence:
         for grid, right in ((2, 54), (3, 42)):
             best = [float(place < right) for place in range(N)]
-            put(evidence, "a", f"patches:{grid}", [score for one in best for score in [one] + [0.0] * (grid**2 - 1)], grid**2)
+            put(evidence, "a", f"patches:{grid}", [score for first in best for score in [first] + [0.0] * (grid**2 - 1)], grid**2)
         put(evidence, "b", "patches:2", [math.nan] + [0.0] * (4 * N - 1), 4)
         put(evidence, "b", "patches:3", [1.0] * (9 * N), 9)
-    rows = found(directory, "patch_tasks")
+    rows = rows_of(directory, "patch_tasks")
     assert {name: value.value for name, value in rows["a choice"].values.items()} == pytest.approx(
         {"2 x 2": 0.1, "3 x 3": 0.3, "relative_change": -2.0}
     )
@@ -242,18 +243,18 @@ def index(model: str, dataset: str, value: float, task: str = "choice", grid: in
 def test_one_pcri_of_a_model_is_the_mean_over_all_datasets() -> None:
     """Figure 2 of PCRI, from the published indices of its tables 5 to 7."""
     printed = [
-        (one.about["model"], one.about["dataset"], number, one.about["setting"], one.number)
+        (value.about["model"], value.about["dataset"], number, value.about["setting"], value.number)
         for number in "567"
-        for one in paper("pcri").tables[number].values
-        if one.metric == "pcri" and not math.isnan(one.number)
+        for value in paper("pcri").tables[number].values
+        if value.metric == "pcri" and not math.isnan(value.number)
     ]
     assert len(printed) > 300
     rows = patch_analyses([index(model, data, value, task, int(setting[-1])) for model, data, task, setting, value in printed])
     overall = {row.part: row for row in rows if row.of == "all tasks"}
     for model in {name for name, *_ in printed}:
         for grid in (2, 3):
-            own = [value for name, _, _, setting, value in printed if (name, setting) == (model, f"patches:{grid}")]
-            assert overall[model].values[f"{grid} x {grid}"].value == pytest.approx(sum(own) / len(own))
+            indices = [value for name, _, _, setting, value in printed if (name, setting) == (model, f"patches:{grid}")]
+            assert overall[model].values[f"{grid} x {grid}"].value == pytest.approx(sum(indices) / len(indices))
 
 
 def test_rci_of_the_paper_has_its_bands_and_its_agreement(golden: Callable[[str], list[dict[str, str]]]) -> None:
@@ -303,7 +304,7 @@ def test_reference_models_of_separate_runs_are_correlated(tmp_path: Path) -> Non
                 for setting in ("clean", "fog:low"):
                     put(evidence, name, setting, [1.0] * N, data=data)
                 best = [float(place < right) for place in range(N)]
-                put(evidence, name, "patches:2", [score for one in best for score in (one, 0.0, 0.0, 0.0)], 4, data=data)
+                put(evidence, name, "patches:2", [score for first in best for score in (first, 0.0, 0.0, 0.0)], 4, data=data)
         runs.append(("", directory))
     rows = [row for row in rank(runs).boards[0].analyses if row.name.startswith("rci")]
     assert [row.part for row in rows] == ["data", "more", "a and b"]
@@ -318,7 +319,7 @@ def test_pcri_of_a_model_that_is_not_above_chance_is_no_part_of_the_mean(tmp_pat
     with Evidence.open(directory) as evidence:
         for name in "ab":
             put(evidence, name, "patches:2", [1.0] * (4 * N), 4)
-    rows = found(directory, "patch_tasks")
+    rows = rows_of(directory, "patch_tasks")
     assert rows["a choice"].values["2 x 2"].value == 0.0
     assert math.isnan(rows["b choice"].values["2 x 2"].value)
     assert "the full-image score of 50.0 % is below" in rows["b choice"].note
@@ -328,7 +329,7 @@ def test_a_grid_that_one_model_was_not_asked_about_counts_for_none(tmp_path: Pat
     directory = run(tmp_path, {"a": A, "b": B})
     with Evidence.open(directory) as evidence:
         put(evidence, "a", "patches:2", [1.0] * (4 * N), 4)
-    assert found(directory, "patch_tasks") == {}
+    assert rows_of(directory, "patch_tasks") == {}
 
 
 def test_chains_of_thought_by_what_came_of_them(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_chains_of_thought_by_what_came_of_them(tmp_path: Path) -> None:
                 text = f"<think>{words}</think> A" if name == "t" else "A"
                 answers.append(Answer("k", Prediction(text, "generate"), Score(float(place not in wrong), "", None, "scored")))
             evidence.put_cells([StoredCell(Cell(name, "data", Setting.parse("fog:low")), 1, tuple(answers))])
-    rows = found(directory, "chain_lengths")
+    rows = rows_of(directory, "chain_lengths")
     counts = {name: row.values["answers"].value for name, row in rows.items() if "perturbed" in name}
     assert counts == {
         "t after d fixes, perturbed": 5,
@@ -370,7 +371,7 @@ def test_contributions_of_patches_have_boxes(tmp_path: Path) -> None:
     with Evidence.open(directory) as evidence:
         for name, right in (("a", (1.0, 0.0, 0.0, 0.0)), ("b", (1.0, 1.0, 0.0, 0.0))):
             put(evidence, name, "patches:2", [*right] * N, 4)
-    rows = found(directory, "patch_boxes")
+    rows = rows_of(directory, "patch_boxes")
     assert list(rows) == [f"2 x 2 patch {place}" for place in (1, 2, 3, 4)]
     first = {name: value.value for name, value in rows["2 x 2 patch 1"].values.items()}
     assert first == pytest.approx(

@@ -111,8 +111,8 @@ def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
     ],
 )
 def test_a_bound_that_decides_nothing(write: Path, rule: str, sentence: str) -> None:
-    (found,) = said(policy_of(write, f"{{id: a, metric: {rule}}}"))
-    assert found.startswith(f"p.yaml:3: rule a ({sentence}")
+    (finding,) = said(policy_of(write, f"{{id: a, metric: {rule}}}"))
+    assert finding.startswith(f"p.yaml:3: rule a ({sentence}")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
     (finding,) = lint(policy, today=TODAY, **facts)  # type: ignore[arg-type]
     assert finding.refused
     assert f"can never fail {where}" in finding.text
-    assert not [one for one in lint(policy, today=TODAY) if one.refused]
+    assert not [finding for finding in lint(policy, today=TODAY) if finding.refused]
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_what_a_later_file_loosens(write: Path, later: str, replaced: str, chang
     policy_of(write, RULE)
     file = write.with_name("q.yaml")
     file.write_text(f"version: 1\n{later}\n")
-    found = said(load_policy([write, file], known_metrics=known_metrics(), root=write.parent))
+    findings = said(load_policy([write, file], known_metrics=known_metrics(), root=write.parent))
     expected = f"q.yaml:2: {replaced} is replaced by q.yaml:2: {change}. Check whether that is intended"
-    assert found == ([expected] if change else [])
+    assert findings == ([expected] if change else [])
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_what_a_later_file_loosens(write: Path, later: str, replaced: str, chang
 )
 def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, cap: str, *, everything: bool) -> None:
     covering = waiver(metric=metric, where="{model: m}", cap=cap)
-    found = said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(covering,)))
+    findings = said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(covering,)))
     sentence = f"p.yaml:5: waiver W1 of jo covers every breach: {metric} is never worse than its cap of "
-    assert [text.startswith(sentence) for text in found] == [True] * everything
+    assert [text.startswith(sentence) for text in findings] == [True] * everything
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,10 @@ def test_two_rules_that_may_both_decide(write: Path, other: str) -> None:
     ],
 )
 def test_waivers(write: Path, facts: dict[str, str], sentence: str) -> None:
-    found = said(policy_of(write, RULE, waivers=(waiver(**facts),)))
-    assert [(text.startswith("p.yaml:5: waiver W1 of jo"), sentence in text) for text in found] == [(True, True)] * bool(sentence)
+    findings = said(policy_of(write, RULE, waivers=(waiver(**facts),)))
+    assert [(text.startswith("p.yaml:5: waiver W1 of jo"), sentence in text) for text in findings] == [(True, True)] * bool(
+        sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -302,9 +304,9 @@ def test_waivers(write: Path, facts: dict[str, str], sentence: str) -> None:
 def test_a_cap_within_its_bound_is_refused(write: Path, rule: str, metric: str, cap: str, bound: str, expected: str) -> None:
     covering = waiver(metric=metric, where="{model: m}", cap=cap)
     policy = policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(covering,))
-    (found,) = [finding for finding in lint(policy, today=TODAY) if finding.refused]
-    assert str(found).startswith("p.yaml:5: waiver W1 of jo covers nothing: its cap of ")
-    assert f"does not go beyond the bound of rule a ({bound}, p.yaml:3). Expected a cap {expected}, the worst" in str(found)
+    (refusal,) = [finding for finding in lint(policy, today=TODAY) if finding.refused]
+    assert str(refusal).startswith("p.yaml:5: waiver W1 of jo covers nothing: its cap of ")
+    assert f"does not go beyond the bound of rule a ({bound}, p.yaml:3). Expected a cap {expected}, the worst" in str(refusal)
 
 
 def test_a_cap_beyond_one_of_its_bounds_is_kept(write: Path) -> None:
@@ -313,21 +315,21 @@ def test_a_cap_beyond_one_of_its_bounds_is_kept(write: Path) -> None:
         for level, most in (("low", "5pp"), ("high", "20pp"))
     ]
     for where, refused in (("{setting: fog}", False), ("{setting: fog, level: high}", True)):
-        found = lint(policy_of(write, *rules, waivers=(waiver(where=where, cap="15pp"),)), today=TODAY)
-        assert any(finding.refused for finding in found) is refused
+        findings = lint(policy_of(write, *rules, waivers=(waiver(where=where, cap="15pp"),)), today=TODAY)
+        assert any(finding.refused for finding in findings) is refused
 
 
 def test_a_waiver_of_a_rule_that_only_warns_covers_nothing(write: Path) -> None:
-    (found,) = said(policy_of(write, RULE.replace("max", "tier: warn, max"), waivers=(waiver(),)))
-    assert "covers nothing" in found
+    (finding,) = said(policy_of(write, RULE.replace("max", "tier: warn, max"), waivers=(waiver(),)))
+    assert "covers nothing" in finding
 
 
 def test_samples_that_decide_too_little(write: Path) -> None:
     policy = policy_of(write, RULE, "{id: own, metric: worst_case_drop, where: {model: m, dataset: mine}, max: 34pp}")
     assert said(policy, samples=2000) == []
-    (found,) = said(policy, samples=100)
-    assert found.startswith("p.yaml:3: with 100 questions even a model that loses nothing is only shown to have ")
-    assert found.endswith(
+    (finding,) = said(policy, samples=100)
+    assert finding.startswith("p.yaml:3: with 100 questions even a model that loses nothing is only shown to have ")
+    assert finding.endswith(
         "; rule low (accuracy_drop <= 5 pp, p.yaml:3) needs about 380 questions to pass it"
     )  # under the 42 low settings of the shipped suite
     assert len(said(policy, samples=10)) == 2
@@ -342,8 +344,8 @@ def test_bounds_within_the_noise_of_the_same_model(write: Path) -> None:
         "{id: clean, metric: clean_accuracy, min: 80%}",
     )
     noise = {"accuracy_drop": 0.06, "worst_case_drop": 0.06, "clean_accuracy": 0.5}
-    (found,) = tighter_than_noise(policy.rules, noise)
-    assert str(found) == (
+    (finding,) = tighter_than_noise(policy.rules, noise)
+    assert str(finding) == (
         "p.yaml:3: rule low (accuracy_drop <= 5 pp) is tighter than the noise of 6.0 pp that was measured: "
         "the same model may break it by chance. Loosen it, or make inference repeatable"
     )

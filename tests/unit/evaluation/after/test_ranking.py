@@ -58,12 +58,12 @@ def run(
     models: Mapping[str, Callable[[str], Scores]],
     settings: Sequence[str] = SETTINGS,
     datasets: Sequence[str] = ("data",),
-    asked: Sequence[Sample] = (),
+    questions: Sequence[Sample] = (),
 ) -> Path:
     """Writes the evidence of a run."""
     with Evidence.open(directory) as evidence:
         for dataset in datasets:
-            evidence.put_samples(dataset, "d", asked or samples())
+            evidence.put_samples(dataset, "d", questions or samples())
             for model, scores in models.items():
                 for setting in settings:
                     evidence.put_cells([stored(model, dataset, setting, scores(setting).tolist())])
@@ -73,7 +73,8 @@ def run(
 
 def stored(model: str, dataset: str, setting: str, scores: Sequence[float]) -> StoredCell:
     answers = [
-        Answer("k", Prediction("", "generate"), Score(one, "", None, "error" if math.isnan(one) else "scored")) for one in scores
+        Answer("k", Prediction("", "generate"), Score(score, "", None, "error" if math.isnan(score) else "scored"))
+        for score in scores
     ]
     return StoredCell(Cell(model, dataset, Setting.parse(setting)), 1, tuple(answers))
 
@@ -84,13 +85,20 @@ def board(directory: Path, **options: Any) -> Board:
 
 
 def test_a_better_model_stands_first_and_is_told_apart(tmp_path: Path) -> None:
-    found = board(run(tmp_path, {"weak": scripted(0.3, 1), "best": scripted(1.0), "fair": scripted(0.4, 2)}))
-    ranks = {one.model: (one.rank, one.rank_best, one.rank_worst, one.not_apart) for one in found.standings}
+    ranked = board(run(tmp_path, {"weak": scripted(0.3, 1), "best": scripted(1.0), "fair": scripted(0.4, 2)}))
+    ranks = {
+        standing.model: (standing.rank, standing.rank_best, standing.rank_worst, standing.not_apart)
+        for standing in ranked.standings
+    }
     assert next(iter(ranks)) == "best"
     assert ranks["best"] == (1, 1, 1, ())
     assert {ranks["weak"][1:], ranks["fair"][1:]} == {(2, 3, ("fair",)), (2, 3, ("weak",))}
-    assert [(one.first, one.apart) for one in found.differences] == [("best", True), ("best", True), (list(ranks)[1], False)]
-    assert (found.samples, found.settings) == (N, 3)
+    assert [(difference.first, difference.apart) for difference in ranked.differences] == [
+        ("best", True),
+        ("best", True),
+        (list(ranks)[1], False),
+    ]
+    assert (ranked.samples, ranked.settings) == (N, 3)
 
 
 @pytest.mark.parametrize("first", ["whole", "part"])
@@ -109,19 +117,19 @@ def test_a_setting_that_changes_fewer_questions_in_one_of_the_runs_does_not_coun
 @pytest.mark.parametrize("by", BY)
 def test_models_that_answer_alike_share_rank_and_numbers(tmp_path: Path, by: str) -> None:
     models = {"one": scripted(0.7), "twin": scripted(0.7), "other": scripted(0.1, 3, clean=0.6)}
-    found = board(run(tmp_path, models), by=by, reference="other")
-    one, twin = (next(each for each in found.standings if each.model == name) for name in ("one", "twin"))
-    assert (one.rank, one.rank_best, one.rank_worst) == (twin.rank, twin.rank_best, twin.rank_worst)
-    assert "twin" in one.not_apart
-    assert {name: (each.value, each.low, each.high) for name, each in one.values.items()} == {
+    ranked = board(run(tmp_path, models), by=by, reference="other")
+    standing, twin = (next(each for each in ranked.standings if each.model == name) for name in ("one", "twin"))
+    assert (standing.rank, standing.rank_best, standing.rank_worst) == (twin.rank, twin.rank_best, twin.rank_worst)
+    assert "twin" in standing.not_apart
+    assert {name: (each.value, each.low, each.high) for name, each in standing.values.items()} == {
         name: (each.value, each.low, each.high) for name, each in twin.values.items()
     }
 
 
 def test_the_numbers_are_those_of_the_metrics(tmp_path: Path) -> None:
     models = {"m": scripted(0.8, 1), "ref": scripted(0.5, 2)}
-    found = board(run(tmp_path, models), reference="ref")
-    own = next(one for one in found.standings if one.model == "m").values
+    ranked = board(run(tmp_path, models), reference="ref")
+    values = next(standing for standing in ranked.standings if standing.model == "m").values
     by_setting = {name: models["m"](name) for name in SETTINGS[1:]}
     table = ScoreTable(
         models["m"]("clean"),
@@ -131,30 +139,32 @@ def test_the_numbers_are_those_of_the_metrics(tmp_path: Path) -> None:
     )
     for name in set(QUANTITIES) - {"mean_accuracy"}:
         expected = metrics.estimate(name, table)
-        assert (own[name].value, own[name].low, own[name].high) == pytest.approx((expected.value, expected.low, expected.high))
-    assert own["mean_accuracy"].value == pytest.approx(np.mean(list(by_setting.values())))
-    assert own["worst_case_drop"].reason.startswith("at ")
-    reference = next(one for one in found.standings if one.model == "ref").values["mean_corruption_error"]
+        assert (values[name].value, values[name].low, values[name].high) == pytest.approx(
+            (expected.value, expected.low, expected.high)
+        )
+    assert values["mean_accuracy"].value == pytest.approx(np.mean(list(by_setting.values())))
+    assert values["worst_case_drop"].reason.startswith("at ")
+    reference = next(standing for standing in ranked.standings if standing.model == "ref").values["mean_corruption_error"]
     assert (reference.value, reference.low, reference.high, reference.reason) == (1.0, 1.0, 1.0, "the reference model")
 
 
 def test_the_smallest_drop_and_the_best_accuracy_are_different_orders(tmp_path: Path) -> None:
     path = run(tmp_path, {"blind": scripted(0.4, 1), "sees": scripted(0.8, 2, clean=1.0)})
-    assert [one.model for one in board(path).standings] == ["sees", "blind"]
-    assert [one.model for one in board(path, by="mean_drop").standings] == ["blind", "sees"]
-    assert [one.model for one in board(path, by="clean_accuracy").standings] == ["sees", "blind"]
+    assert [standing.model for standing in board(path).standings] == ["sees", "blind"]
+    assert [standing.model for standing in board(path, by="mean_drop").standings] == ["blind", "sees"]
+    assert [standing.model for standing in board(path, by="clean_accuracy").standings] == ["sees", "blind"]
 
 
 def test_families_have_the_mean_drop_of_their_settings(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(1.0, fog=0.5), "b": scripted(1.0, 1, fog=0.9, flip_v=0.1)})
-    found = {one.family: one for one in board(path).families}
-    assert list(found) == ["binary", "weather"]
-    assert (found["weather"].settings, found["binary"].settings) == (2, 1)
+    by_family = {family.family: family for family in board(path).families}
+    assert list(by_family) == ["binary", "weather"]
+    assert (by_family["weather"].settings, by_family["binary"].settings) == (2, 1)
     fog = 1.0 - np.mean([scripted(1.0, fog=0.5)(name) for name in ("fog:low", "fog:high")])
-    drop = found["weather"].mean_drop["a"]
+    drop = by_family["weather"].mean_drop["a"]
     assert drop.value == pytest.approx(fog)
     assert drop.low < drop.value < drop.high
-    assert found["binary"].mean_drop["a"].value == 0.0
+    assert by_family["binary"].mean_drop["a"].value == 0.0
 
 
 def test_failed_inferences_are_counted_and_never_zero(tmp_path: Path) -> None:
@@ -163,59 +173,61 @@ def test_failed_inferences_are_counted_and_never_zero(tmp_path: Path) -> None:
         scores[:5] = math.nan if setting == "flip_v" else 1.0
         return scores
 
-    found = board(run(tmp_path, {"fails": failing, "never": lambda _setting: np.ones(N)}))
-    assert [(one.model, one.rank, one.failed, one.values["mean_accuracy"].value) for one in found.standings] == [
+    ranked = board(run(tmp_path, {"fails": failing, "never": lambda _setting: np.ones(N)}))
+    assert [
+        (standing.model, standing.rank, standing.failed, standing.values["mean_accuracy"].value) for standing in ranked.standings
+    ] == [
         ("fails", 1, 5, 1.0),
         ("never", 1, 0, 1.0),
     ]
     pairs = "5 of 240 pairs of a sample and a setting, clean included"
     said = f"5 of 240 inferences of fails failed: {pairs}, are left out for every model"
-    assert said in found.notes
+    assert said in ranked.notes
 
 
 def test_where_every_inference_failed_nothing_is_ranked(tmp_path: Path) -> None:
     nothing = lambda setting: np.full(N, math.nan if setting != "clean" else 1.0)  # noqa: E731
-    found = board(run(tmp_path, {"down": nothing, "up": scripted(0.9)}))
-    assert [one.rank for one in found.standings] == [None, None]
-    assert all(math.isnan(one.values["mean_accuracy"].value) for one in found.standings)
-    assert any(note == "accuracy under settings is not given: no sample counts under any setting" for note in found.notes)
-    assert (found.differences, found.families, found.settings) == ((), (), 0)
+    ranked = board(run(tmp_path, {"down": nothing, "up": scripted(0.9)}))
+    assert [standing.rank for standing in ranked.standings] == [None, None]
+    assert all(math.isnan(standing.values["mean_accuracy"].value) for standing in ranked.standings)
+    assert any(note == "accuracy under settings is not given: no sample counts under any setting" for note in ranked.notes)
+    assert (ranked.differences, ranked.families, ranked.settings) == ((), (), 0)
 
 
 def test_a_cell_that_one_model_was_not_asked_counts_for_none(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.5, 1)})
     run(tmp_path, {"a": scripted(0.0)}, ("invert", "patches:2"))
-    found = rank([("", path)])
-    assert found.left_out == (
+    ranking = rank([("", path)])
+    assert ranking.left_out == (
         "data: 1 of 6 settings do not count: invert (not asked of b)",
         "data: 1 of 6 settings do not count: patches:2; sizes and patches are experiments of their own",
     )
     same = rank([("", run(tmp_path / "same", {"a": scripted(0.9), "b": scripted(0.5, 1)}))])
-    assert to_plain(found.boards) == to_plain(same.boards)
+    assert to_plain(ranking.boards) == to_plain(same.boards)
 
 
 def test_a_data_set_that_one_model_was_not_asked_about_is_left_out(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.5, 1)})
     run(tmp_path, {"a": scripted(0.0)}, datasets=("more",))
-    found = rank([("", path)])
-    assert [one.dataset for one in found.boards] == ["data"]
-    assert found.left_out == ("more: left out: not all models were asked about clean images and about a perturbation (b)",)
+    ranking = rank([("", path)])
+    assert [ranked.dataset for ranked in ranking.boards] == ["data"]
+    assert ranking.left_out == ("more: left out: not all models were asked about clean images and about a perturbation (b)",)
 
 
 def test_over_data_sets_each_counts_once(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.5, 1)})
     few = samples(range(10))
     for model, share in (("a", 0.0), ("b", 1.0)):
-        run(tmp_path, {model: lambda _setting, share=share: np.full(10, share)}, datasets=("few",), asked=few)  # type: ignore[misc]
+        run(tmp_path, {model: lambda _setting, share=share: np.full(10, share)}, datasets=("few",), questions=few)  # type: ignore[misc]
     every, data, other = rank([("", path)]).boards
-    assert [(one.dataset, one.samples, one.settings) for one in (every, data, other)] == [
+    assert [(ranked.dataset, ranked.samples, ranked.settings) for ranked in (every, data, other)] == [
         ("", 70, 6),
         ("data", N, 3),
         ("few", 10, 3),
     ]
     for model in ("a", "b"):
         values = [
-            next(one for one in board.standings if one.model == model).values["mean_accuracy"].value
+            next(standing for standing in board.standings if standing.model == model).values["mean_accuracy"].value
             for board in (every, data, other)
         ]
         assert values[0] == pytest.approx((values[1] + values[2]) / 2.0)
@@ -226,12 +238,12 @@ def test_over_data_sets_each_counts_once(tmp_path: Path) -> None:
 def test_models_of_several_runs_are_paired_by_sample(tmp_path: Path) -> None:
     """The second run has the samples in another order."""
     turned = list(reversed(range(N)))
-    one = run(tmp_path / "a", {"a": scripted(0.9)})
-    other = run(tmp_path / "b", {"b": lambda name: scripted(0.5, 1)(name)[turned]}, asked=samples(turned))
-    found = rank([("", one), ("", other)])
+    first = run(tmp_path / "a", {"a": scripted(0.9)})
+    other = run(tmp_path / "b", {"b": lambda name: scripted(0.5, 1)(name)[turned]}, questions=samples(turned))
+    ranking = rank([("", first), ("", other)])
     both = rank([("", run(tmp_path / "both", {"a": scripted(0.9), "b": scripted(0.5, 1)}))])
-    assert to_plain(found.boards) == to_plain(both.boards)
-    assert found.models == ("a", "b")
+    assert to_plain(ranking.boards) == to_plain(both.boards)
+    assert ranking.models == ("a", "b")
 
 
 def test_runs_with_a_model_of_one_name_need_names_of_their_own(tmp_path: Path) -> None:
@@ -244,17 +256,17 @@ def test_runs_with_a_model_of_one_name_need_names_of_their_own(tmp_path: Path) -
 
 
 def test_other_samples_are_refused(tmp_path: Path) -> None:
-    one = run(tmp_path / "a", {"a": scripted(0.9)})
-    fewer = run(tmp_path / "b", {"b": lambda name: scripted(0.5)(name)[:50]}, asked=samples(range(50)))
+    first = run(tmp_path / "a", {"a": scripted(0.9)})
+    fewer = run(tmp_path / "b", {"b": lambda name: scripted(0.5)(name)[:50]}, questions=samples(range(50)))
     with pytest.raises(
         DatasetError, match=r"b cannot be compared on data: of 60 samples in .*a, 10 are not in .*b \(q50, q51, q52 and 7 more\)"
     ):
-        rank([("", one), ("", fewer)])
-    other = run(tmp_path / "c", {"c": scripted(0.5)}, asked=samples(hint="x"))
-    assert rank([("", one), ("", other)]).models == ("a", "c")
+        rank([("", first), ("", fewer)])
+    other = run(tmp_path / "c", {"c": scripted(0.5)}, questions=samples(hint="x"))
+    assert rank([("", first), ("", other)]).models == ("a", "c")
     changed = [Sample(f"q{i}", (), "Another?", "B", "choice", {"A": "a", "B": "b"}) for i in range(N)]
     with pytest.raises(DatasetError, match=r"60 ask something else there \(q0, q1, q10 and 57 more\)\. Expected the same"):
-        rank([("", one), ("", run(tmp_path / "d", {"d": scripted(0.5)}, asked=changed))])
+        rank([("", first), ("", run(tmp_path / "d", {"d": scripted(0.5)}, questions=changed))])
 
 
 def test_other_pictures_are_refused_and_unknown_ones_are_said(tmp_path: Path) -> None:
@@ -301,46 +313,46 @@ def test_what_cannot_be_ranked_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_a_reference_the_board_says_which_one_the_paper_takes(tmp_path: Path) -> None:
-    found = board(run(tmp_path, {"good": scripted(1.0), "weak": scripted(0.4)}))
-    (note,) = found.notes
+    ranked = board(run(tmp_path, {"good": scripted(1.0), "weak": scripted(0.4)}))
+    (note,) = ranked.notes
     assert note == (
         "mCE is not given: no reference model was named: --reference MODEL. VLM-RobustBench takes the one with the lowest clean "
         "accuracy, here weak"
     )
-    assert math.isnan(found.standings[0].values["mean_corruption_error"].value)
+    assert math.isnan(ranked.standings[0].values["mean_corruption_error"].value)
 
 
 def test_a_reference_without_errors_is_said(tmp_path: Path) -> None:
-    found = board(run(tmp_path, {"a": scripted(0.5), "perfect": scripted(1.0)}), reference="perfect")
-    assert found.notes == ("mCE is not given: the reference model perfect makes no error under flip_v and 1 more",)
+    ranked = board(run(tmp_path, {"a": scripted(0.5), "perfect": scripted(1.0)}), reference="perfect")
+    assert ranked.notes == ("mCE is not given: the reference model perfect makes no error under flip_v and 1 more",)
 
 
 def test_clean_pictures_alone_can_be_ranked_by_what_they_say(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.2, 1)}, ("clean", "no_image"))
     with pytest.raises(UsageError, match="no cell was measured for all of a, b"):
         rank([("", path)])
-    found = board(path, by="clean_accuracy")
-    assert [(one.model, one.rank) for one in found.standings] == [("a", 1), ("b", 2)]
-    assert found.settings == 0
+    ranked = board(path, by="clean_accuracy")
+    assert [(standing.model, standing.rank) for standing in ranked.standings] == [("a", 1), ("b", 2)]
+    assert ranked.settings == 0
 
 
 def test_perturbations_of_the_run_alone_are_a_family_of_their_own(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.2, 1)}, ("clean", "my_own:low"))
-    assert [one.family for one in board(path).families] == [UNREGISTERED]
+    assert [family.family for family in board(path).families] == [UNREGISTERED]
 
 
 def test_evidence_that_is_open_stays_open(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.2, 1)})
     with Evidence.open(path, read_only=True) as evidence:
-        found = rank_models(run_models(Baseline(evidence, called="the run")))
+        ranking = rank_models(run_models(Baseline(evidence, called="the run")))
         assert evidence.cells()
-    assert found.runs == ("the run",)
+    assert ranking.runs == ("the run",)
 
 
 def test_it_is_json_and_the_same_each_time(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.2, 1)})
-    found = rank([("", path)])
-    write_ranking(tmp_path, found)
+    ranking = rank([("", path)])
+    write_ranking(tmp_path, ranking)
     text = (tmp_path / "models.json").read_text()
     write_ranking(tmp_path, rank([("", path)]))
     assert text == (tmp_path / "models.json").read_text()
@@ -380,7 +392,7 @@ def test_letters_and_text_are_not_ranked_together(tmp_path: Path) -> None:
     with Evidence.open(directory) as evidence:
         for setting in SETTINGS:
             cell = stored("letters", "data", setting, scripted(0.9)(setting).tolist())
-            by_letter = [dataclasses.replace(one, prediction=Prediction("", "letter_logits")) for one in cell.answers]
+            by_letter = [dataclasses.replace(answer, prediction=Prediction("", "letter_logits")) for answer in cell.answers]
             evidence.put_cells([dataclasses.replace(cell, answers=tuple(by_letter))])
     with pytest.raises(
         DatasetError, match=r"data: the choices were not answered in one way \(by letters: letters; by text: text\)"

@@ -96,16 +96,16 @@ def rules(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Rule, ...]:
     indirect=["rules"],
 )
 def test_a_rule_is_compared_with_what_its_scope_admits(rules: tuple[Rule, ...], compared: list[str], tighter: list[str]) -> None:
-    found = compare_with_rules(MEASURED, rules, RECORDS)
-    assert [sentence.split(":")[0] for sentence in found.beside] == [f"rule {name}" for name in compared]
-    assert [sentence.partition("rule ")[2].split()[0] for sentence in found.tighter] == tighter
+    noise = compare_with_rules(MEASURED, rules, RECORDS)
+    assert [sentence.split(":")[0] for sentence in noise.beside] == [f"rule {name}" for name in compared]
+    assert [sentence.partition("rule ")[2].split()[0] for sentence in noise.tighter] == tighter
 
 
 @pytest.mark.parametrize("rules", [["metric: accuracy_drop, max: 5pp"]], indirect=True)
 def test_what_is_said(rules: tuple[Rule, ...]) -> None:
-    found = compare_with_rules(MEASURED, rules, RECORDS)
-    assert found.beside == ("rule r0: accuracy_drop <= 5 pp, noise 8.8 pp (at most 10.0 pp)",)
-    (sentence,) = found.tighter
+    noise = compare_with_rules(MEASURED, rules, RECORDS)
+    assert noise.beside == ("rule r0: accuracy_drop <= 5 pp, noise 8.8 pp (at most 10.0 pp)",)
+    (sentence,) = noise.tighter
     assert sentence.startswith("p.yaml:3: rule r0 (accuracy_drop <= 5 pp) is tighter than the noise of 8.8 pp that was measured")
 
 

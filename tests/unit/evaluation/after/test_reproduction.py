@@ -62,9 +62,9 @@ def run(directory: Path, models: Mapping[str, Wrong], dataset: str = "MMBench_DE
 
 def put(evidence: Evidence, cell: Cell, wrong: Sequence[bool], views: int) -> None:
     answers = []
-    for place, own in enumerate(wrong):
+    for place, is_wrong in enumerate(wrong):
         target, other = "AB"[place % 2], "BA"[place % 2]
-        for letter in (other if own else target, *other * (views - 1)):
+        for letter in (other if is_wrong else target, *other * (views - 1)):
             score = Score(float(letter == target), "letter", letter, "scored")
             answers.append(Answer("k", Prediction(letter, "generate"), score))
     evidence.put_cells([StoredCell(cell, views, tuple(answers))])
@@ -82,7 +82,7 @@ def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 QWEN: Wrong = {"clean": 10, "no_image": 60, "glass_blur:low": 15, "upsample:high": 40, "flip_v": 10, "fog:low": 9}
 
 
-def found(reproduction: Reproduction) -> dict[str, Reproduced]:
+def reproduced(reproduction: Reproduction) -> dict[str, Reproduced]:
     """Returns the numbers that have ours, by metric and what they are about."""
     return {
         " ".join([value.metric, *value.about.values()]): value
@@ -98,7 +98,7 @@ def qwen(tmp_path: Path) -> Path:
 
 
 def test_a_row_of_table_3(qwen: Path) -> None:
-    values = found(reproduce("vlm-robustbench", "3", runs=[("", qwen)]))
+    values = reproduced(reproduce("vlm-robustbench", "3", runs=[("", qwen)]))
     ours = {name: value.ours.value for name, value in values.items() if value.ours}
     assert ours == pytest.approx(
         {
@@ -152,20 +152,20 @@ def test_a_setting_that_was_not_asked_is_missing_and_never_zero(qwen: Path) -> N
 
 def test_numbers_over_models_are_means_with_a_safe_interval(tmp_path: Path) -> None:
     other = {**QWEN, "flip_v": 30}
-    one = run(tmp_path / "one", {"Qwen3-VL-4B": QWEN, "Qwen3-VL-8B-Instruct": other})
-    values = found(reproduce("vlm-robustbench", "4", runs=[("", one)]))
+    both_models = run(tmp_path / "one", {"Qwen3-VL-4B": QWEN, "Qwen3-VL-8B-Instruct": other})
+    values = reproduced(reproduce("vlm-robustbench", "4", runs=[("", both_models)]))
     drop = values["accuracy_drop flip_v MMBench"]
     assert drop.ours is not None
     assert drop.ours.value == pytest.approx((0.0 + 20.0) / 2)
     assert drop.ours.reason.startswith("over 2 of 9 models")
-    with Evidence.open(one, read_only=True) as evidence:
+    with Evidence.open(both_models, read_only=True) as evidence:
         scores = {
             name: [np.array(evidence.get_scores(Cell(name, "MMBench_DEV_EN", Setting.parse(s)))) for s in ("clean", "flip_v")]
             for name in ("Qwen3-VL-4B", "Qwen3-VL-8B-Instruct")
         }
     each = [metrics.estimate("accuracy_drop", metrics.ScoreTable(a, {"flip_v": b}), "flip_v", 0.95) for a, b in scores.values()]
-    assert drop.ours.low == pytest.approx(50 * sum(one.low for one in each))
-    assert drop.ours.high == pytest.approx(50 * sum(one.high for one in each))
+    assert drop.ours.low == pytest.approx(50 * sum(estimate.low for estimate in each))
+    assert drop.ours.high == pytest.approx(50 * sum(estimate.high for estimate in each))
     tier = values["robustness_tier flip_v MMBench"]
     assert (tier.word, tier.printed, tier.agreement) == ("moderate", "catastrophic", COMPATIBLE)
     assert tier.ours is not None
@@ -195,7 +195,7 @@ def test_a_few_invented_questions_agree_with_nothing(tmp_path: Path) -> None:
     said = Counter(
         value.agreement
         for number in ("3", "4", "13", "20", "21")
-        for value in found(reproduce("vlm-robustbench", number, runs=[("", fakes)])).values()
+        for value in reproduced(reproduce("vlm-robustbench", number, runs=[("", fakes)])).values()
     )
     assert said[AGREES] == 0
     assert said[COMPATIBLE] > 50
@@ -204,7 +204,7 @@ def test_a_few_invented_questions_agree_with_nothing(tmp_path: Path) -> None:
 
 def test_as_many_questions_as_the_paper_has_can_agree_or_differ(tmp_path: Path) -> None:
     real = scripted(tmp_path / "real", 853, {"Qwen3-VL-8B": 0.902, "Qwen3-VL-4B": 0.7}, ["flip_v"])
-    values = found(reproduce("vlm-robustbench", "3", runs=[("", real)]))
+    values = reproduced(reproduce("vlm-robustbench", "3", runs=[("", real)]))
     said = {name: values[f"{name} MMBench Qwen3-VL-8B"].agreement for name in ("clean_accuracy", "visual_gain")}
     assert said == {"clean_accuracy": AGREES, "visual_gain": AGREES}
     assert values["clean_accuracy MMBench Qwen3-VL-4B"].agreement == DIFFERS
@@ -213,17 +213,17 @@ def test_as_many_questions_as_the_paper_has_can_agree_or_differ(tmp_path: Path) 
 
 
 def test_without_the_papers_number_of_questions_the_printed_digits_are_the_precision(tmp_path: Path) -> None:
-    one = run(tmp_path / "one", {"Molmo-1B": {"clean": 40, "no_image": 70, "patches:2": 39}}, dataset="AMBER")
-    value = found(reproduce("rci", "2", runs=[("", one)]))["rci AMBER Molmo-1B patches:2"]
+    measured = run(tmp_path / "one", {"Molmo-1B": {"clean": 40, "no_image": 70, "patches:2": 39}}, dataset="AMBER")
+    value = reproduced(reproduce("rci", "2", runs=[("", measured)]))["rci AMBER Molmo-1B patches:2"]
     assert (value.printed, value.agreement) == ("-0.015", COMPATIBLE)
     assert value.limit == pytest.approx(0.001)
 
 
 def test_tiers_count_cells_of_all_models(tmp_path: Path) -> None:
-    one = run(tmp_path / "one", {"Qwen3-VL-4B": QWEN, "Qwen3-VL-8B": {**QWEN, "fog:low": 30}})
+    measured = run(tmp_path / "one", {"Qwen3-VL-4B": QWEN, "Qwen3-VL-8B": {**QWEN, "fog:low": 30}})
     low = {
         value.about["tier"]: value
-        for value in found(reproduce("vlm-robustbench", "18", runs=[("", one)])).values()
+        for value in reproduced(reproduce("vlm-robustbench", "18", runs=[("", measured)])).values()
         if value.about["level"] == "low"
     }
     shares = {tier: value.ours.value for tier, value in low.items() if value.ours}
@@ -240,7 +240,7 @@ def test_corruption_errors_need_the_reference_model(tmp_path: Path) -> None:
     ]
     assert values[0].reason == "no run of Gemma-3-12B, the reference model"
     reference = run(tmp_path / "reference", {"gemma3-12b-it": {**wrong, "glass_blur:low": 40, "fog:low": 10}})
-    both = found(reproduce("vlm-robustbench", runs=[("", alone), ("", reference)]))
+    both = reproduced(reproduce("vlm-robustbench", runs=[("", alone), ("", reference)]))
     assert both["mean_corruption_error Qwen3-VL-4B MMBench"].ours
     errors = {name: value.ours.value for name, value in both.items() if value.ours and value.metric == "mean_corruption_error"}
     assert errors["mean_corruption_error Qwen3-VL-4B MMBench"] == pytest.approx(100 * (0.5 + 2.0) / 2)
@@ -266,8 +266,8 @@ def test_how_samples_were_drawn_stands_beside_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.study
 def test_other_tables_of_vlm_robustbench(tmp_path: Path) -> None:
-    one = run(tmp_path / "one", {"Qwen3-VL-8B": {**QWEN, "rotate:high": 22, "fog:low": 7}, "Qwen3-VL-4B": QWEN})
-    values = found(reproduce("vlm-robustbench", runs=[("", one)]))
+    measured = run(tmp_path / "one", {"Qwen3-VL-8B": {**QWEN, "rotate:high": 22, "fog:low": 7}, "Qwen3-VL-4B": QWEN})
+    values = reproduced(reproduce("vlm-robustbench", runs=[("", measured)]))
 
     def ours(name: str) -> float:
         value = values[name].ours
@@ -294,19 +294,19 @@ def test_runs_of_one_model_are_averaged(tmp_path: Path) -> None:
         run(tmp_path / str(wrong), {"Molmo-1B": {"clean": 40, "no_image": 70, "patches:2": wrong}}, dataset="AMBER")
         for wrong in (10, 20, 30)
     ]
-    value = found(reproduce("rci", "2", runs=[("", one) for one in runs]))["rci AMBER Molmo-1B patches:2"]
-    single = [found(reproduce("rci", "2", runs=[("", one)]))["rci AMBER Molmo-1B patches:2"].ours for one in runs]
+    value = reproduced(reproduce("rci", "2", runs=[("", measured) for measured in runs]))["rci AMBER Molmo-1B patches:2"]
+    single = [reproduced(reproduce("rci", "2", runs=[("", measured)]))["rci AMBER Molmo-1B patches:2"].ours for measured in runs]
     assert value.ours is not None
     assert value.ours.value == pytest.approx(1 - 80 / 60)
     assert value.ours.reason.startswith("mean of 3 runs")
     assert value.published == -0.015
-    assert [one.value for one in single if one] == pytest.approx([1 - 90 / 60, 1 - 80 / 60, 1 - 70 / 60])
+    assert [estimate.value for estimate in single if estimate] == pytest.approx([1 - 90 / 60, 1 - 80 / 60, 1 - 70 / 60])
 
 
 def test_curves_of_res_bench_are_means_over_categories(tmp_path: Path) -> None:
     rungs = {f"resolution:{112 * step}": 60 - 5 * step for step in range(1, 13)}
-    one = run(tmp_path / "one", {"GPT-4o": {"clean": 0, "no_image": 90, **rungs}}, dataset="ResBench")
-    values = found(reproduce("res-bench", "2", runs=[("", one)]))
+    measured = run(tmp_path / "one", {"GPT-4o": {"clean": 0, "no_image": 90, **rungs}}, dataset="ResBench")
+    values = reproduced(reproduce("res-bench", "2", runs=[("", measured)]))
     curve = {name: value.ours.value for name, value in values.items() if value.ours}
     accuracies = [1 - wrong / 100 for wrong in rungs.values()]
     assert curve["accuracy.macro Res-Bench GPT-4o resolution:112"] == pytest.approx(accuracies[0])
@@ -316,30 +316,30 @@ def test_curves_of_res_bench_are_means_over_categories(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_which_a_part_was_asked_does_not_count(tmp_path: Path) -> None:
-    one = run(tmp_path / "one", {"Qwen3-VL-4B": QWEN})
-    with Evidence.open(one) as evidence:
+    measured = run(tmp_path / "one", {"Qwen3-VL-4B": QWEN})
+    with Evidence.open(measured) as evidence:
         cell = Cell("Qwen3-VL-4B", "MMBench_DEV_EN", Setting.parse("solarize:low"))
         answer = Answer("k", Prediction("A", "generate"), Score(0.0, "letter", "A", "scored"))
         evidence.put_cells([StoredCell(cell, 1, (answer,), places=(0,))])
-    (table,) = reproduce("vlm-robustbench", "13", runs=[("", one)]).tables
+    (table,) = reproduce("vlm-robustbench", "13", runs=[("", measured)]).tables
     (value,) = [v for v in table.values if v.about["model"] == "Qwen3-VL-4B" and v.about["setting"] == "solarize:low"]
     assert value.ours is None
     assert "solarize:low" in value.reason
-    worst = found(reproduce("vlm-robustbench", "3", runs=[("", one)]))["worst_case_drop MMBench Qwen3-VL-4B"].ours
+    worst = reproduced(reproduce("vlm-robustbench", "3", runs=[("", measured)]))["worst_case_drop MMBench Qwen3-VL-4B"].ours
     assert worst is not None
     assert "1 cell not asked in full" in worst.reason
 
 
 def test_names_of_ours_can_be_said(tmp_path: Path) -> None:
-    one = run(tmp_path / "one", {"mine": QWEN}, dataset="questions")
-    nothing = reproduce("vlm-robustbench", "3", runs=[("", one)])
-    assert found(nothing) == {}
+    measured = run(tmp_path / "one", {"mine": QWEN}, dataset="questions")
+    nothing = reproduce("vlm-robustbench", "3", runs=[("", measured)])
+    assert reproduced(nothing) == {}
     assert any("mine" in note and "--as" in note for note in nothing.notes)
     called = {"mine": "Qwen3-VL-4B", "questions": "MMBench"}
-    assert len(found(reproduce("vlm-robustbench", "3", runs=[("", one)], called=called))) == 7
+    assert len(reproduced(reproduce("vlm-robustbench", "3", runs=[("", measured)], called=called))) == 7
     for wrong in ({"mne": "Qwen3-VL-4B"}, {"mine": "Qwen3-VL-5B"}):
         with pytest.raises(UnknownName, match="--as: unknown model or dataset"):
-            reproduce("vlm-robustbench", "3", runs=[("", one)], called=wrong)
+            reproduce("vlm-robustbench", "3", runs=[("", measured)], called=wrong)
     with pytest.raises(UsageError, match="expected OURS=THEIRS"):
         parse_names(["mine"])
 
@@ -367,7 +367,7 @@ def test_every_table_of_the_five_papers_is_there() -> None:
 
 
 def test_every_metric_of_a_column_is_one() -> None:
-    own = {
+    metrics_of_columns = {
         "tier_share",
         "tier_count",
         "flip_ratio",
@@ -377,11 +377,11 @@ def test_every_metric_of_a_column_is_one() -> None:
         "robustness_tier",
         "worst_case_setting",
     }
-    own |= {"perturbation_parameter", "number_of_perturbations", "people"}
+    metrics_of_columns |= {"perturbation_parameter", "number_of_perturbations", "people"}
     named = {value.metric for name in papers() for table in paper(name).tables.values() for value in table.values}
-    for metric in named - own:
+    for metric in named - metrics_of_columns:
         assert metrics.get(metric.removesuffix(".macro")).name == metric.removesuffix(".macro")
-    assert own < named
+    assert metrics_of_columns < named
 
 
 @pytest.mark.study

@@ -33,30 +33,30 @@ def test_the_examples_hold() -> None:
 def test_the_newest_run_counts(tmp_path: Path) -> None:
     write_run(tmp_path, "20260101-000000-a", fog=Outcome.FAIL, blur=Outcome.PASS)
     write_run(tmp_path, "20260102-000000-b", fog=Outcome.PASS, blur=Outcome.FAIL, snow=Outcome.ERROR)
-    found = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
-    assert (found.run, found.nodeids) == ("20260102-000000-b", (TEST.format("blur"),))
-    assert str(found) == "--vlm-rerun failed: 1 test to run again of run 20260102-000000-b (1 ERROR, 1 FAIL, 1 PASS)"
+    rerun = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
+    assert (rerun.run, rerun.nodeids) == ("20260102-000000-b", (TEST.format("blur"),))
+    assert str(rerun) == "--vlm-rerun failed: 1 test to run again of run 20260102-000000-b (1 ERROR, 1 FAIL, 1 PASS)"
 
 
 def test_undecided_tests_name_the_option_that_runs_them(tmp_path: Path) -> None:
     write_run(tmp_path, "20260101-000000-a", fog=Outcome.INCONCLUSIVE)
-    found = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
-    assert str(found).endswith(
+    rerun = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
+    assert str(rerun).endswith(
         "nothing to run again of run 20260101-000000-a (1 INCONCLUSIVE); --vlm-rerun=inconclusive runs those"
     )
 
 
 def test_tests_are_found_by_themselves_their_class_and_their_file() -> None:
-    found = Rerun("failed", "r", ("suites/test_a.py", TEST.format("fog")), "")
-    assert found.includes("suites/test_a.py::test_c[m-d-blur]")
+    rerun = Rerun("failed", "r", ("suites/test_a.py", TEST.format("fog")), "")
+    assert rerun.includes("suites/test_a.py::test_c[m-d-blur]")
     assert Rerun("failed", "r", (TEST.format("fog"),), "").includes(TEST.format("fog"))
     assert not Rerun("failed", "r", (TEST.format("fog"),), "").includes(TEST.format("blur"))
 
 
 def test_workers_are_told(tmp_path: Path) -> None:
     write_run(tmp_path, "20260101-000000-a", fog=Outcome.FAIL)
-    found = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
-    assert Rerun.at_worker(json.loads(json.dumps(found.to_worker()))) == found
+    rerun = find_rerun("failed", Outcome.FAIL, ["m"], [tmp_path])
+    assert Rerun.at_worker(json.loads(json.dumps(rerun.to_worker()))) == rerun
     assert Rerun.at_worker({}) is None
 
 

@@ -29,7 +29,7 @@ def rows(name: str, *records: Record) -> dict[str, Analysis]:
 
 
 def test_tiers_are_shares_of_the_settings_of_each_level() -> None:
-    found = rows(
+    by_part = rows(
         "tiers",
         cell("clean", family=""),
         cell("fog:low", 0.005),
@@ -39,10 +39,10 @@ def test_tiers_are_shares_of_the_settings_of_each_level() -> None:
         cell("resolution:20", 0.5, "ladder"),
         cell("patches:2", -0.5, "patches"),
     )
-    assert list(found) == ["low", "high", "binary", "all"]
-    assert found["low"].values == {"positive": 0.5, "benign": 0.5, "mild": 0.0, "moderate": 0.0, "catastrophic": 0.0}
-    assert found["all"].values == {"positive": 0.25, "benign": 0.25, "mild": 0.0, "moderate": 0.25, "catastrophic": 0.25}
-    assert (found["low"].cells, found["all"].cells, found["all"].missing) == (2, 4, {})
+    assert list(by_part) == ["low", "high", "binary", "all"]
+    assert by_part["low"].values == {"positive": 0.5, "benign": 0.5, "mild": 0.0, "moderate": 0.0, "catastrophic": 0.0}
+    assert by_part["all"].values == {"positive": 0.25, "benign": 0.25, "mild": 0.0, "moderate": 0.25, "catastrophic": 0.25}
+    assert (by_part["low"].cells, by_part["all"].cells, by_part["all"].missing) == (2, 4, {})
 
 
 def costs(setting: str, harmful: float, helpful: float, rce: float = 0.5, **changes: Any) -> Record:
@@ -55,9 +55,9 @@ def costs(setting: str, harmful: float, helpful: float, rce: float = 0.5, **chan
 def test_levels_cost_drops_rce_and_flips() -> None:
     clean = cell("clean", family="", clean=0.8)
     settings = (costs("fog:low", 0.1, 0.02, rce=0.2), costs("rain:low", 0.3, 0.08, rce=0.6), costs("fog:high", 0.4, 0.0, rce=1.0))
-    found = rows("effects", clean, *settings)
-    assert list(found) == ["low", "high", "all"]
-    assert found["low"].values == pytest.approx(
+    by_part = rows("effects", clean, *settings)
+    assert list(by_part) == ["low", "high", "all"]
+    assert by_part["low"].values == pytest.approx(
         {
             "accuracy_drop": (0.08 + 0.22) / 2,
             "relative_corruption_error": 0.4,
@@ -67,8 +67,8 @@ def test_levels_cost_drops_rce_and_flips() -> None:
             "flip_ratio": 0.2 / 0.05,
         }
     )
-    assert found["all"].values["relative_corruption_error"] == pytest.approx(0.6)
-    assert math.isnan(found["high"].values["flip_ratio"])
+    assert by_part["all"].values["relative_corruption_error"] == pytest.approx(0.6)
+    assert math.isnan(by_part["high"].values["flip_ratio"])
     without = rows("effects", *settings)["low"].values
     assert math.isnan(without["conditional_flip_rate"])
     assert without["harmful_flip_rate"] == pytest.approx(0.2)
@@ -82,12 +82,14 @@ def test_the_most_harmful_settings_of_each_level_come_first() -> None:
     low = [costs(f"{name}:low", 0.01 * place, 0.0) for place, name in enumerate(names)]
     failed, high = costs("spatter:low", 0.9, 0.0, n_errors=1), costs("fog:high", 0.5, 0.0)
     records = (cell("clean", family="", clean=0.8), *low, failed, high)
-    found = rows("most_harmful", *records)
-    assert list(found) == [f"{name}:low" for name in ("noise", "blur", "frost", "snow", "rain", "fog", "spatter")] + ["fog:high"]
-    assert found["noise:low"].values["conditional_flip_rate"] == pytest.approx(0.05 / 0.8)
-    assert (found["spatter:low"].cells, found["spatter:low"].missing) == (0, {"spatter:low": "1 of 100 inferences failed"})
-    assert math.isnan(found["spatter:low"].values["accuracy_drop"])
-    (table,) = [one for one in analysis_tables(list(found.values())) if one.title == "Most harmful settings"]
+    by_part = rows("most_harmful", *records)
+    assert list(by_part) == [f"{name}:low" for name in ("noise", "blur", "frost", "snow", "rain", "fog", "spatter")] + [
+        "fog:high"
+    ]
+    assert by_part["noise:low"].values["conditional_flip_rate"] == pytest.approx(0.05 / 0.8)
+    assert (by_part["spatter:low"].cells, by_part["spatter:low"].missing) == (0, {"spatter:low": "1 of 100 inferences failed"})
+    assert math.isnan(by_part["spatter:low"].values["accuracy_drop"])
+    (table,) = [shown for shown in analysis_tables(list(by_part.values())) if shown.title == "Most harmful settings"]
     assert [row[2] for row in table.rows] == ["noise:low", "blur:low", "frost:low", "snow:low", "rain:low", "fog:high"]
     assert table.notes[-1] == "2 further settings: results.json has all"
 
@@ -104,9 +106,9 @@ def test_the_most_harmful_settings_of_each_level_come_first() -> None:
     ],
 )
 def test_an_incomplete_cell_is_missing_with_the_reason_and_never_zero(changes: dict[str, Any], reason: str) -> None:
-    found = rows("tiers", cell("fog:low", 0.2), cell("rain:low", 0.0, **changes))
-    assert found["low"].values["catastrophic"] == 1.0
-    assert (found["low"].cells, found["low"].missing) == (1, {"rain:low": reason})
+    by_part = rows("tiers", cell("fog:low", 0.2), cell("rain:low", 0.0, **changes))
+    assert by_part["low"].values["catastrophic"] == 1.0
+    assert (by_part["low"].cells, by_part["low"].missing) == (1, {"rain:low": reason})
     alone = rows("tiers", cell("rain:low", 0.0, **changes))["all"]
     assert alone.cells == 0
     assert all(math.isnan(value) for value in alone.values.values())
@@ -116,10 +118,10 @@ def test_questions_are_ranked_by_their_mean_drop() -> None:
     clean = cell("clean", family="", categories={"count": 1.0, "colour": 0.8})
     fog = cell("fog:low", categories={"count": 0.5, "colour": 0.8})
     rain = cell("rain:low", categories={"count": 0.7, "colour": 0.7})
-    found = rows("category_drops", clean, fog, rain)
-    assert list(found) == ["count", "colour"]
-    assert [row.values["mean_drop"] for row in found.values()] == pytest.approx([0.4, 0.05])
-    assert {row.cells for row in found.values()} == {2}
+    by_part = rows("category_drops", clean, fog, rain)
+    assert list(by_part) == ["count", "colour"]
+    assert [row.values["mean_drop"] for row in by_part.values()] == pytest.approx([0.4, 0.05])
+    assert {row.cells for row in by_part.values()} == {2}
     without = rows("category_drops", fog, rain)
     assert {row.missing["clean"] for row in without.values()} == {"no record"}
     assert all(math.isnan(row.values["mean_drop"]) for row in without.values())
@@ -134,15 +136,15 @@ def rung(pixels: int, accuracy: float, **changes: Any) -> Record:
 
 def test_the_trend_of_each_task_stands_beside_the_slope_per_doubling() -> None:
     curve = [rung(448, 0.6), rung(112, 0.4), rung(224, 0.5)]
-    found = rows("linear_trend", *curve, cell("clean", family=""), cell("fog:low"))
-    assert list(found) == ["ocr", "chart", "all"]
+    by_part = rows("linear_trend", *curve, cell("clean", family=""), cell("fog:low"))
+    assert list(by_part) == ["ocr", "chart", "all"]
     slope = metrics.linear_trend([112, 224, 448], [0.4, 0.5, 0.6])
-    assert found["all"].values == pytest.approx(
+    assert by_part["all"].values == pytest.approx(
         {"slope_per_pixel": slope.slope, "intercept": slope.intercept, "slope_per_doubling": 0.1}
     )
-    assert found["ocr"].values["intercept"] == pytest.approx(slope.intercept - 0.1)
+    assert by_part["ocr"].values["intercept"] == pytest.approx(slope.intercept - 0.1)
     partial = rows("linear_trend", *curve, rung(56, 0.0, n_errors=1))["all"]
-    assert (partial.cells, partial.values) == (3, found["all"].values)
+    assert (partial.cells, partial.values) == (3, by_part["all"].values)
     assert partial.missing == {"resolution:56": "1 of 100 inferences failed"}
     assert math.isnan(rows("linear_trend", curve[0])["all"].values["slope_per_pixel"])
 
@@ -150,13 +152,13 @@ def test_the_trend_of_each_task_stands_beside_the_slope_per_doubling() -> None:
 def test_points_of_all_models_share_a_line_where_there_are_several() -> None:
     other = [dataclasses.replace(rung(pixels, accuracy), model="n") for pixels, accuracy in ((112, 0.2), (448, 0.8))]
     failed = dataclasses.replace(rung(224, 0.0, n_errors=1), model="n")
-    found = [row for row in analyses([rung(112, 0.4), rung(448, 0.6), *other, failed]) if row.name == "linear_trend"]
-    (pooled,) = [row for row in found if not row.model and row.part == "all"]
+    lines = [row for row in analyses([rung(112, 0.4), rung(448, 0.6), *other, failed]) if row.name == "linear_trend"]
+    (pooled,) = [row for row in lines if not row.model and row.part == "all"]
     line = metrics.linear_trend([112, 448, 112, 448], [0.4, 0.6, 0.2, 0.8])
     assert pooled.values["slope_per_pixel"] == pytest.approx(line.slope)
     assert pooled.cells == 4
     assert pooled.missing == {"resolution:224 of n": "1 of 100 inferences failed"}
-    assert any(row[0] == "all models" for row in analysis_tables(found)[0].rows)
+    assert any(row[0] == "all models" for row in analysis_tables(lines)[0].rows)
 
 
 def patches(grid: int, index: float, **changes: Any) -> Record:
@@ -164,8 +166,8 @@ def patches(grid: int, index: float, **changes: Any) -> Record:
 
 
 def test_the_change_of_pcri_is_from_the_coarsest_to_the_finest_grid() -> None:
-    found = rows("patch_change", patches(3, -0.755), patches(2, -0.492))
-    assert found["2 to 3"].values == pytest.approx(
+    by_part = rows("patch_change", patches(3, -0.755), patches(2, -0.492))
+    assert by_part["2 to 3"].values == pytest.approx(
         {"pcri_coarse": -0.492, "pcri_fine": -0.755, "relative_change": 0.535}, abs=1e-3
     )
     unknown = rows("patch_change", patches(3, math.nan), patches(2, -0.492))["2 to 3"]
@@ -234,13 +236,13 @@ def test_lengths_of_chains_are_added_up_over_perturbed_cells() -> None:
         cell("no_image", family="", chains={"right, to 31": 9.0}),
         Record("sweep", "m-d-thinking_gain", "m", "d", metric="thinking_gain", split="clean", chains={"fixes, to 31": 4.0}),
     )
-    found = rows("chain_lengths", *records)
-    assert set(found) == {"right, clean", "wrong, clean", "right, perturbed", "fixes, clean"}
-    assert found["right, perturbed"].values["answers"] == 7.0
-    assert (found["right, perturbed"].values["to 31"], found["right, perturbed"].values["64 to 127"]) == (2.0, 5.0)
-    assert (found["right, perturbed"].cells, list(found["right, perturbed"].missing)) == (2, ["fog:high"])
-    assert found["fixes, clean"].values["to 31"] == 4.0
-    (table,) = [one for one in analysis_tables(list(found.values())) if "chains" in one.title]
+    by_part = rows("chain_lengths", *records)
+    assert set(by_part) == {"right, clean", "wrong, clean", "right, perturbed", "fixes, clean"}
+    assert by_part["right, perturbed"].values["answers"] == 7.0
+    assert (by_part["right, perturbed"].values["to 31"], by_part["right, perturbed"].values["64 to 127"]) == (2.0, 5.0)
+    assert (by_part["right, perturbed"].cells, list(by_part["right, perturbed"].missing)) == (2, ["fog:high"])
+    assert by_part["fixes, clean"].values["to 31"] == 4.0
+    (table,) = [shown for shown in analysis_tables(list(by_part.values())) if "chains" in shown.title]
     assert tuple(table.rows[0][:6]) == ("m", "d", "right, clean", "3", "3", "0")
 
 

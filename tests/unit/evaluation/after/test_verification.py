@@ -100,15 +100,15 @@ def tampered(run: Path, change: str, setting: str, condition: str, *values: obje
 def prediction(run: Path, setting: str, place: int) -> str:
     connection = sqlite3.connect(run / "predictions.sqlite")
     query = "select prediction from answers where cell = (select id from cells where setting = ?) and place = ?"
-    (found,) = connection.execute(query, (setting, place)).fetchone()
+    (text,) = connection.execute(query, (setting, place)).fetchone()
     connection.close()
-    return str(found)
+    return str(text)
 
 
 def test_an_untouched_run_agrees(run: Path) -> None:
-    found = verified(run)
-    assert (found.differences, found.notes) == ((), ())
-    assert (found.answers, found.records) == (6 * 4 + 6 * 4, len(TESTS))
+    verification = verified(run)
+    assert (verification.differences, verification.notes) == ((), ())
+    assert (verification.answers, verification.records) == (6 * 4 + 6 * 4, len(TESTS))
     outcomes = [record.outcome for record in read_journal(run)]
     assert {Outcome.FAIL, Outcome.WAIVED, Outcome.PASS} <= set(outcomes)
 
@@ -145,8 +145,10 @@ def test_prediction_and_score_changed_together_are_found_by_the_records(run: Pat
     right = prediction(run, "flip_v", 3)
     tampered(run, "update answers set prediction = ?, value = 1, answer = 'B'", "flip_v", "place < 3", right)
     said = verified(run).differences
-    assert not any("scored again" in one for one in said)
-    assert any(one.startswith('suite.py::test_cell[flip_v]: outcome is "FAIL", and computed again "PASS"') for one in said)
+    assert not any("scored again" in sentence for sentence in said)
+    assert any(
+        sentence.startswith('suite.py::test_cell[flip_v]: outcome is "FAIL", and computed again "PASS"') for sentence in said
+    )
 
 
 def test_a_view_that_was_not_asked_about_needs_a_right_one_before_it(run: Path) -> None:
@@ -190,17 +192,19 @@ def test_waivers_are_judged_on_the_day_of_the_run(run: Path) -> None:
     docket = json.loads((run / "docket.json").read_text())
     (run / "docket.json").write_text(json.dumps({**docket, "date": "2026-07-02"}))
     said = verified(run).differences
-    assert any(one.startswith('suite.py::test_cell[flip_h]: outcome is "WAIVED", and computed again "FAIL"') for one in said)
+    assert any(
+        sentence.startswith('suite.py::test_cell[flip_h]: outcome is "WAIVED", and computed again "FAIL"') for sentence in said
+    )
 
 
 def test_a_deleted_record_is_named(run: Path) -> None:
-    found = verified(run, lambda record: None if "flip_v" in record.nodeid else record)
-    assert found.differences == ("suite.py::test_cell[flip_v]: its record is missing",)
+    verification = verified(run, lambda record: None if "flip_v" in record.nodeid else record)
+    assert verification.differences == ("suite.py::test_cell[flip_v]: its record is missing",)
 
 
 def test_of_a_run_that_was_killed_missing_records_are_no_difference(run: Path) -> None:
-    found = verified(run, lambda record: None if "flip_v" in record.nodeid else record, unrecorded=1)
-    assert (found.differences, found.notes) == ((), ("suite.py::test_cell[flip_v]: the run left no verdict",))
+    verification = verified(run, lambda record: None if "flip_v" in record.nodeid else record, unrecorded=1)
+    assert (verification.differences, verification.notes) == ((), ("suite.py::test_cell[flip_v]: the run left no verdict",))
 
 
 def test_an_added_record_is_named(run: Path) -> None:
@@ -227,8 +231,8 @@ def test_an_added_record_is_named(run: Path) -> None:
 )
 def test_a_changed_record_is_found_with_what_was_changed(run: Path, change: Callable[[Record], Record], words: str) -> None:
     said = verified(run, lambda record: change(record) if "flip_v" in record.nodeid else record).differences
-    assert all(one.startswith("suite.py::test_cell[flip_v]: ") for one in said)
-    assert any(words in one for one in said)
+    assert all(sentence.startswith("suite.py::test_cell[flip_v]: ") for sentence in said)
+    assert any(words in sentence for sentence in said)
 
 
 def test_rounding_and_circumstances_are_no_difference(run: Path) -> None:
@@ -245,9 +249,9 @@ def test_what_was_never_measured_is_said_and_not_compared(run: Path) -> None:
     )
     beside = Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a non-gate test failed", nodeid="t")
     records = [failed if record.nodeid == failed.nodeid else record for record in read_journal(run)]
-    found = verify(run, [*records, beside])
-    assert (found.differences, found.records) == ((), len(TESTS) - 1)
-    assert found.notes == (
+    verification = verify(run, [*records, beside])
+    assert (verification.differences, verification.records) == ((), len(TESTS) - 1)
+    assert verification.notes == (
         "t: not computed again: a non-gate test failed",
         "suite.py::test_cell[flip_v]: not computed again because nothing was measured: out of memory",
     )
@@ -267,9 +271,9 @@ def test_what_is_no_docket_is_refused(run: Path, content: str) -> None:
 
 
 def test_what_is_said_of_many_tests_is_said_once(run: Path) -> None:
-    found = verified(run, lambda record: record if record.setting == "clean" else None, unrecorded=len(TESTS) - 1)
+    verification = verified(run, lambda record: record if record.setting == "clean" else None, unrecorded=len(TESTS) - 1)
     first = "test_cell[no_image], suite.py::test_cell[flip_h], suite.py::test_cell[flip_v], suite.py::test_cell[patches:2]"
-    assert found.notes == (f"5 tests: the run left no verdict: suite.py::{first}, suite.py::test_sweep[worst]",)
+    assert verification.notes == (f"5 tests: the run left no verdict: suite.py::{first}, suite.py::test_sweep[worst]",)
 
 
 def test_a_test_that_is_planned_twice_is_refused(run: Path) -> None:
@@ -288,9 +292,9 @@ def test_no_measure_of_a_record_hides_another(run: Path) -> None:
     first = dataclasses.replace(record.measures[0], metric="x")
     named = dataclasses.replace(first, metric="x #2", value=0.25)
     more = dataclasses.replace(record, measures=(named, *[first] * 20_000))
-    found = differences(dataclasses.replace(more, measures=(*more.measures, first)), more)
-    assert len(found) == 1
-    assert found[0].startswith("measures.x #20002 is ")
+    sentences = differences(dataclasses.replace(more, measures=(*more.measures, first)), more)
+    assert len(sentences) == 1
+    assert sentences[0].startswith("measures.x #20002 is ")
     assert differences(more, dataclasses.replace(more, measures=more.measures[1:]))
 
 

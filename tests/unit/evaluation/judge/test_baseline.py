@@ -51,9 +51,9 @@ def judged(world: World, baseline: Path) -> Judge:
     file = world.directory / "policy.yaml"
     file.write_text(RULES, encoding="utf-8")
     policy = load_policy([file], known_metrics=known_metrics(), root=world.directory)
-    found = Baseline.open(baseline)
-    world.kept.append(found.evidence)
-    return Judge(world.witnessed("now"), dict.fromkeys(world.refs, policy), TODAY, baseline=found)
+    earlier = Baseline.open(baseline)
+    world.kept.append(earlier.evidence)
+    return Judge(world.witnessed("now"), dict.fromkeys(world.refs, policy), TODAY, baseline=earlier)
 
 
 def test_the_same_answers_lose_nothing(world: World) -> None:
@@ -93,10 +93,10 @@ def test_the_mean_over_settings_is_judged(world: World) -> None:
 def test_a_setting_that_was_not_measured_then_is_not_applicable(world: World) -> None:
     judge = judged(world, measured(world, "then", ("clean", "no_image", "flip_h")))
     record = judge.run(cell("flip_v"))
-    found = measure(record, "baseline_drop")
-    assert found.outcome is Outcome.NOT_APPLICABLE
-    assert math.isnan(found.value)
-    assert "the baseline did not measure data under flip_v" in found.reason
+    drop = measure(record, "baseline_drop")
+    assert drop.outcome is Outcome.NOT_APPLICABLE
+    assert math.isnan(drop.value)
+    assert "the baseline did not measure data under flip_v" in drop.reason
     settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
     mean = judge.run(sweep_of("mean_baseline_drop"), settings)
     assert mean.outcome is Outcome.NOT_APPLICABLE
@@ -143,7 +143,7 @@ class Decoded(MemoryImage):
 def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
     then = measured(world, "then")
     world.samples[1], world.samples[4] = (
-        dataclasses.replace(world.samples[one], images=world.samples[other].images) for one, other in ((1, 4), (4, 1))
+        dataclasses.replace(world.samples[first], images=world.samples[other].images) for first, other in ((1, 4), (4, 1))
     )
     judge = judged(world, then)
     words = (
@@ -163,7 +163,8 @@ def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
 def test_the_same_pictures_may_lie_elsewhere_or_be_decoded_otherwise(world: World, kind: type[MemoryImage]) -> None:
     then = measured(world, "then")
     world.samples[:] = [
-        dataclasses.replace(one, images=(kind(picture(number)),), category="renamed") for number, one in enumerate(world.samples)
+        dataclasses.replace(sample, images=(kind(picture(number)),), category="renamed")
+        for number, sample in enumerate(world.samples)
     ]
     record = judged(world, then).run(cell("flip_v"))
     assert (measure(record, "baseline_drop").value, record.outcome) == (0.0, Outcome.PASS)
@@ -183,11 +184,11 @@ def test_digests_of_pictures_are_known_once_they_were_shown_and_cost_no_reading(
     evaluator.result(cell("no_image"))
     assert evaluator.pictures("data") == world.kept[0].pictures("data") == {}
     evaluator.result(cell("clean"))
-    loaded = [one.images[0].loaded for one in world.samples]  # type: ignore[attr-defined]
+    loaded = [sample.images[0].loaded for sample in world.samples]  # type: ignore[attr-defined]
     assert len(evaluator.pictures("data")) == 6
     assert evaluator.pictures("data") is evaluator.pictures("data")
     assert world.kept[0].pictures("data") == evaluator.pictures("data")
-    assert [one.images[0].loaded for one in world.samples] == loaded  # type: ignore[attr-defined]
+    assert [sample.images[0].loaded for sample in world.samples] == loaded  # type: ignore[attr-defined]
 
 
 def test_a_baseline_that_does_not_say_what_it_showed_is_compared_all_the_same(world: World) -> None:
@@ -224,12 +225,12 @@ def test_answers_that_could_not_be_read_are_no_bar(world: World, read: bool) -> 
     then = measured(world, "then")
     world.model.answer, world.model.version = wrong("flip_v", *range(6)), "2"
     judge = judged(world, then)
-    found = [judge.run(cell("flip_v")), judge.run(sweep_of("mean_baseline_drop"), [Setting.parse("flip_v")])]
-    assert {record.outcome for record in found} == {Outcome.FAIL if read else Outcome.INCONCLUSIVE}
+    records = [judge.run(cell("flip_v")), judge.run(sweep_of("mean_baseline_drop"), [Setting.parse("flip_v")])]
+    assert {record.outcome for record in records} == {Outcome.FAIL if read else Outcome.INCONCLUSIVE}
     unread = "the baseline is no bar: unparsed_rate 100.0 %"
     assert [
         unread in measure(record, name).reason
-        for record, name in zip(found, ("baseline_drop", "mean_baseline_drop"), strict=True)
+        for record, name in zip(records, ("baseline_drop", "mean_baseline_drop"), strict=True)
     ] == [not read] * 2
     assert judge.run(cell("flip_h")).outcome is Outcome.PASS
 

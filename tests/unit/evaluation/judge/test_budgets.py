@@ -59,9 +59,9 @@ def test_a_model_within_its_budget_is_seldom_stopped_by_it(n: int) -> None:
 @pytest.mark.parametrize("n", [128, 300, 853])
 def test_a_model_beyond_its_budget_seldom_passes(n: int) -> None:
     rng, runs = np.random.default_rng(n), RUNS if n < 853 else RUNS // 4
-    found = [outcomes(rng.random((n, CELLS)) < 0.075) for _ in range(runs)]
-    assert found.count(Outcome.PASS) <= 0.115 * runs
-    assert found.count(Outcome.FAIL) >= 0.9 * runs
+    verdicts = [outcomes(rng.random((n, CELLS)) < 0.075) for _ in range(runs)]
+    assert verdicts.count(Outcome.PASS) <= 0.115 * runs
+    assert verdicts.count(Outcome.FAIL) >= 0.9 * runs
 
 
 @pytest.mark.parametrize(("rate", "wrong"), [(0.0501, Outcome.PASS), (0.05, Outcome.FAIL)])
@@ -74,8 +74,8 @@ def test_at_its_budget_a_model_seldom_gets_the_wrong_verdict(rate: float, wrong:
     rng = np.random.default_rng(7)
     n, cells, runs, stuck = 128, 20, 200, rate * always
     others = (rate - stuck) / (1.0 - stuck)
-    found = [outcomes((rng.random((n, cells)) < others) | (rng.random((n, 1)) < stuck)) for _ in range(runs)]
-    assert found.count(wrong) <= most * runs
+    verdicts = [outcomes((rng.random((n, cells)) < others) | (rng.random((n, 1)) < stuck)) for _ in range(runs)]
+    assert verdicts.count(wrong) <= most * runs
 
 
 @pytest.mark.parametrize("n", [128, 300])
@@ -217,8 +217,8 @@ def test_a_budget_errs_at_the_risk_of_its_file() -> None:
     places = np.arange(300)
     share = _Share("unparsed_rate", places < 8, places, Clusters.of(None, 300))
     sure = {"max_unparsed_rate": Treatment(alpha_pass=0.0001)}
-    found = [share.judge(replace(SET, risks=risks), JudgedBy.INTERVAL, TODAY, SHARED)[1].outcome for risks in ({}, sure)]
-    assert found == [Outcome.PASS, Outcome.INCONCLUSIVE]
+    verdicts = [share.judge(replace(SET, risks=risks), JudgedBy.INTERVAL, TODAY, SHARED)[1].outcome for risks in ({}, sure)]
+    assert verdicts == [Outcome.PASS, Outcome.INCONCLUSIVE]
 
 
 def test_all_counts_of_unread_answers_in_a_sentence_agree(world: World) -> None:

@@ -73,7 +73,7 @@ def test_one_letter_for_nearly_every_answer(world: World, warned: Callable[..., 
     world.samples = questions()
     (said,) = warned(lambda request: "A" if request.sample_id == "q0" else "B")
     assert said.startswith(
-        f"{N - 1} of {N} answers of model are 'B', and the commonest right answer is that of 50%: look at what"
+        f"{N - 1} of {N} answers of model are 'B', and the commonest right answer is that of 50 %: look at what"
     )
 
 
@@ -194,10 +194,10 @@ def test_models_that_look_are_not_warned_of_however_good_they_are(
         return "ABCD"[(number + (rng_for(0, str(number)).random() >= share)) % 4]
 
     assert warned(answer) == []
-    found = measures(world, world.evaluator())
-    assert found["same_when_exchanged_rate"].n == found["other_when_alone_rate"].n == PROBED
-    assert found["same_when_exchanged_rate"].value < 0.5
-    assert found["other_when_alone_rate"].value == 0.0
+    by_name = measures(world, world.evaluator())
+    assert by_name["same_when_exchanged_rate"].n == by_name["other_when_alone_rate"].n == PROBED
+    assert by_name["same_when_exchanged_rate"].value < 0.5
+    assert by_name["other_when_alone_rate"].value == 0.0
 
 
 @pytest.mark.parametrize(("moved", "is_warned"), [(0.0, True), (0.04, True), (0.2, False)])
@@ -250,9 +250,9 @@ def test_answers_that_chance_changes_as_other_pictures_do(
     world.model.answer = answer
     evaluator = world.evaluator()
     evaluator.open_backend = lambda ref: Repeated(world.model, version="1", name=ref.name)
-    found = measures(world, evaluator)["same_when_exchanged_rate"]
-    assert bool(found.reason) is is_warned
-    assert bool(why_not_changed([found])) is is_warned
+    rate = measures(world, evaluator)["same_when_exchanged_rate"]
+    assert bool(rate.reason) is is_warned
+    assert bool(why_not_changed([rate])) is is_warned
 
 
 def by_size(request: Request) -> str:
@@ -294,18 +294,18 @@ def test_answers_that_depend_on_what_is_beside_them(world: World, spoilt: float)
     evaluator = world.evaluator(batch_size=8)
     Padded.batches, Padded.spoilt = [], spoilt
     evaluator.open_backend = lambda ref: Padded(world.model, version="1", name=ref.name)
-    found = measures(world, evaluator)["other_when_alone_rate"]
-    assert found.n == PROBED
+    rate = measures(world, evaluator)["other_when_alone_rate"]
+    assert rate.n == PROBED
     assert Padded.batches[-PROBED:] == [1] * PROBED
     if not spoilt:
-        assert (found.value, found.reason) == (0.0, "")
+        assert (rate.value, rate.reason) == (0.0, "")
         return
-    assert found.value >= 0.3
+    assert rate.value >= 0.3
     assert (
-        f"{round(found.value * PROBED)} of {PROBED} answers of model are others when each question is asked once more"
-        in found.reason
+        f"{round(rate.value * PROBED)} of {PROBED} answers of model are others when each question is asked once more"
+        in rate.reason
     )
-    assert "--vlm-aa" in found.reason
+    assert "--vlm-aa" in rate.reason
 
 
 def test_one_other_answer_of_a_dozen_may_be_rounding(world: World) -> None:
@@ -320,28 +320,28 @@ def test_one_other_answer_of_a_dozen_may_be_rounding(world: World) -> None:
     evaluator = world.evaluator()
     Padded.spoilt = 0.0
     evaluator.open_backend = lambda ref: Padded(world.model, version="1", name=ref.name)
-    found = measures(world, evaluator)["other_when_alone_rate"]
-    assert (round(found.value * PROBED), found.reason) == (1, "")
+    rate = measures(world, evaluator)["other_when_alone_rate"]
+    assert (round(rate.value * PROBED), rate.reason) == (1, "")
 
 
 def shown(world: World) -> list[str]:
-    return [request.sample_id for request in world.model.asked if request.images]
+    return [request.sample_id for request in world.model.requests if request.images]
 
 
 def test_probes_are_asked_once_kept_and_computed_again(world: World) -> None:
     world.samples = questions()
     world.model.answer = by_text
-    found = measures(world, world.witnessed("run"))
+    by_name = measures(world, world.witnessed("run"))
     whose = exchanges(world.samples)
     assert shown(world) == [*(each.id for each in world.samples), *(other.id for other in whose.values())]
     evidence = world.kept[-1]
-    assert [str(one) for one in evidence.cells()] == ["model-data-clean", "model-data-no_image"]
-    assert [str(one) for one in evidence.probes()] == ["model-data-again", "model-data-exchanged"]
-    assert measures(world, StoredAnswers(evidence, world.refs)) == found
-    before = len(world.model.asked)
+    assert [str(planned) for planned in evidence.cells()] == ["model-data-clean", "model-data-no_image"]
+    assert [str(planned) for planned in evidence.probes()] == ["model-data-again", "model-data-exchanged"]
+    assert measures(world, StoredAnswers(evidence, world.refs)) == by_name
+    before = len(world.model.requests)
     world.directory = world.directory / "run" / "store"
-    assert measures(world, world.evaluator()) == found
-    assert len(world.model.asked) == before
+    assert measures(world, world.evaluator()) == by_name
+    assert len(world.model.requests) == before
 
 
 def test_what_cannot_be_asked_once_more_is_said(world: World) -> None:
@@ -355,8 +355,8 @@ def test_what_cannot_be_asked_once_more_is_said(world: World) -> None:
     why = "model-data-exchanged: 12 of 12 answers are not in the store, and --vlm-offline forbids asking the model"
     assert offline.reason.startswith(f"not probed: a few questions could not be asked once more: {why}")
     spent = world.evaluator(ledger=Ledger(seconds=60, started=0.0, clock=lambda: 90.0))
-    found = measures(world, spent)["same_when_exchanged_rate"]
-    assert found.reason.startswith("not probed: a few questions could not be asked once more: budget spent: 90 of 60 seconds")
+    rate = measures(world, spent)["same_when_exchanged_rate"]
+    assert rate.reason.startswith("not probed: a few questions could not be asked once more: budget spent: 90 of 60 seconds")
     world.model.answer = lambda _: failed_prediction("the endpoint is down")
     failed = measures(world, evaluator)["same_when_exchanged_rate"]
     assert failed.reason == ("not probed: 0 of 12 questions can be compared, and fewer than 10 tell nothing: 12 have no answer")
@@ -365,9 +365,9 @@ def test_what_cannot_be_asked_once_more_is_said(world: World) -> None:
 def test_answers_that_are_drawn_are_not_compared(world: World) -> None:
     world.samples = questions()
     world.model.answer = lambda request: Prediction(right(request), "sample")
-    found = measures(world, world.evaluator())["other_when_alone_rate"]
-    assert (math.isnan(found.value), found.n) == (True, 0)
-    assert found.reason.endswith("fewer than 10 tell nothing: 12 have a sampled answer")
+    rate = measures(world, world.evaluator())["other_when_alone_rate"]
+    assert (math.isnan(rate.value), rate.n) == (True, 0)
+    assert rate.reason.endswith("fewer than 10 tell nothing: 12 have a sampled answer")
 
 
 def test_few_questions_are_not_asked_once_more(world: World) -> None:

@@ -45,16 +45,16 @@ def test_a_value_is_bounded_with_one_answer_more_against_each_bound() -> None:
 
 
 def test_a_drop_is_bounded_by_pairs_with_one_pair_more_against_each_bound() -> None:
-    clean, own = [1.0] * 35 + [0.0] * 5, [1.0] * 30 + [0.0] * 9 + [1.0]
-    lost = [before - after for before, after in zip(clean, own, strict=True)]
-    low, high = bounds_of_drop(sums(clean), sums(own), SAMPLES)(0.90)
+    clean, perturbed = [1.0] * 35 + [0.0] * 5, [1.0] * 30 + [0.0] * 9 + [1.0]
+    lost = [before - after for before, after in zip(clean, perturbed, strict=True)]
+    low, high = bounds_of_drop(sums(clean), sums(perturbed), SAMPLES)(0.90)
     assert (low, high) == pytest.approx((t_bound([*lost, -1.0], -1.0), t_bound([*lost, 1.0], 1.0)))
 
 
 def test_an_index_of_patches_is_bounded_on_the_same_sides() -> None:
-    clean, own = [1.0] * 35 + [0.0] * 5, [1.0] * 30 + [0.0] * 9 + [1.0]
-    low, high = bounds_of_index(sums(clean), sums(own), SAMPLES)(0.90)
-    drop_low, drop_high = bounds_of_drop(sums(clean), sums(own), SAMPLES)(0.90)
+    clean, perturbed = [1.0] * 35 + [0.0] * 5, [1.0] * 30 + [0.0] * 9 + [1.0]
+    low, high = bounds_of_index(sums(clean), sums(perturbed), SAMPLES)(0.90)
+    drop_low, drop_high = bounds_of_drop(sums(clean), sums(perturbed), SAMPLES)(0.90)
     assert low == pytest.approx(drop_low / (35 / 40), abs=0.02)
     assert high == pytest.approx(drop_high / (35 / 40), abs=0.02)
     assert bounds_of_index(sums([1.0] * N), sums([0.0] * N), SAMPLES)(0.999)[1] == 1.0
@@ -93,7 +93,7 @@ def answer(request: Request) -> str:
 
 
 def measured(record: Record) -> dict[str, float]:
-    return {one.metric: one.value for one in record.measures if one.metric.startswith("corpus")}
+    return {entry.metric: entry.value for entry in record.measures if entry.metric.startswith("corpus")}
 
 
 def judge(world: World) -> Judge:
@@ -106,10 +106,10 @@ def test_a_cell_has_the_value_its_parts_and_the_drop_from_clean(world: World) ->
     clean, mirrored = (judge(world).run(cell(setting)) for setting in ("clean", "flip_v"))
     assert measured(clean)["corpus_score"] == pytest.approx(1.0)
     assert "corpus_drop" not in measured(clean)
-    found = measured(mirrored)  # precision 1, recall 1/2
-    assert found["corpus_score"] == pytest.approx(2 / 3)
-    assert found["corpus_drop"] == pytest.approx(1 / 3)
-    assert found["corpus_score.recall"] == pytest.approx(0.5)
+    values = measured(mirrored)  # precision 1, recall 1/2
+    assert values["corpus_score"] == pytest.approx(2 / 3)
+    assert values["corpus_drop"] == pytest.approx(1 / 3)
+    assert values["corpus_score.recall"] == pytest.approx(0.5)
 
 
 def test_of_patches_the_best_one_of_each_sample_counts_by_the_data_sets_own_metric(world: World) -> None:
@@ -136,7 +136,7 @@ def test_below_chance_there_is_no_index(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failing", "asked", "metrics"),
+    ("failing", "setting", "metrics"),
     [
         ("patches:2", "patches:2", ["corpus_score", "corpus_pcri"]),
         ("flip_v", "flip_v", ["corpus_score", "corpus_drop"]),
@@ -144,15 +144,15 @@ def test_below_chance_there_is_no_index(world: World) -> None:
         ("clean", "clean", ["corpus_score"]),
     ],
 )
-def test_a_missing_answer_leaves_the_value_undefined(world: World, failing: str, asked: str, metrics: list[str]) -> None:
+def test_a_missing_answer_leaves_the_value_undefined(world: World, failing: str, setting: str, metrics: list[str]) -> None:
     """The rest may be easier: here the only two questions that a mirror loses."""
     furnish(world)
     world.model.answer = lambda request: (
         failed_prediction("down") if request.setting == failing and request.sample_id in {"q0", "q1"} else answer(request)
     )
-    record = judge(world).run(cell(asked))
+    record = judge(world).run(cell(setting))
     assert [math.isnan(measure(record, metric).value) for metric in metrics] == [True] * len(metrics)
-    assert not [name for name in measured(record) if name.startswith("corpus_score.") and asked == failing]
+    assert not [name for name in measured(record) if name.startswith("corpus_score.") and setting == failing]
 
 
 def test_a_mean_of_scores_is_not_said_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_values_drops_and_indices_have_intervals(world: World) -> None:
     mirrored, patched = judged.run(cell("flip_v")), judged.run(cell("patches:2"))
     named = ((mirrored, "corpus_score"), (mirrored, "corpus_drop"), (patched, "corpus_pcri"))
     for record, metric in named:
-        found = measure(record, metric)
-        assert found.low < found.value < found.high, metric
+        measured = measure(record, metric)
+        assert measured.low < measured.value < measured.high, metric
     drop = measure(mirrored, "corpus_drop")
     assert drop.low >= -1.0
     assert math.isnan(measure(mirrored, "corpus_score.recall").low)
@@ -207,14 +207,14 @@ def test_rules_judge_the_interval(world: World, tmp_path: Path) -> None:
     world.model.answer = answer
     (tmp_path / "p.yaml").write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_score, min: 10%}\n", "utf-8")
     policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
-    found = measure(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).run(cell("clean")), "corpus_score")
-    assert (found.outcome, found.target) == (Outcome.PASS, "population")
+    measured = measure(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).run(cell("clean")), "corpus_score")
+    assert (measured.outcome, measured.target) == (Outcome.PASS, "population")
 
 
 def test_a_metric_of_the_users_own_has_no_interval(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryDataset, "corpus_metric", "of_the_user", raising=False)
     monkeypatch.setitem(CORPUS_METRICS._things, "of_the_user", lambda answers: (len(answers) / 10, {}))
     furnish(world)
-    found = measure(judge(world).run(cell("flip_v")), "corpus_score")
-    assert found.value == pytest.approx(0.6)
-    assert math.isnan(found.low)
+    measured = measure(judge(world).run(cell("flip_v")), "corpus_score")
+    assert measured.value == pytest.approx(0.6)
+    assert math.isnan(measured.low)

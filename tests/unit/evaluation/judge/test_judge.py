@@ -87,7 +87,7 @@ def test_levels_and_families_reach_the_rules(judge: Made) -> None:
     )
     record = judge(*rules).run(cell("gaussian_blur:low"))
     assert (record.family, record.level) == ("blur", "low")
-    assert {one.rule for one in record.measures if one.rule} == {"low", "blur"}
+    assert {measured.rule for measured in record.measures if measured.rule} == {"low", "blur"}
     assert judge(*rules).run(cell("fog:mid")).outcome is Outcome.MEASURED
 
 
@@ -99,7 +99,7 @@ def test_a_baseline_is_measured_by_its_accuracy_and_by_what_pictures_add(world: 
     world.model.answer = answers(no_image=range(6))
     record = judge(DROP, "{id: bad, metric: accuracy_drop, where: {category: even}, max: 5pp}").run(cell(setting))
     of_letters = CLEAN_CONFIDENCE if setting == "clean" else ()
-    assert [one.metric for one in record.measures] == ["accuracy", *of_letters, "gain_over_blind"]
+    assert [measured.metric for measured in record.measures] == ["accuracy", *of_letters, "gain_over_blind"]
     assert record.outcome is Outcome.MEASURED
 
 
@@ -112,7 +112,9 @@ def test_without_a_rule_nothing_passes(judge: Made) -> None:
 def test_a_value_has_the_unit_of_its_bound_else_that_of_its_metric(judge: Made) -> None:
     record = judge("{id: plain, metric: accuracy, min: 0.0}").run(cell("flip_v"))
     assert {
-        one.metric: one.unit for one in record.measures if one.metric in ("accuracy", "accuracy_drop", "harmful_flip_rate")
+        measured.metric: measured.unit
+        for measured in record.measures
+        if measured.metric in ("accuracy", "accuracy_drop", "harmful_flip_rate")
     } == {
         "accuracy": "",
         "accuracy_drop": "pp",
@@ -203,13 +205,13 @@ def test_questions_about_words_too_small_to_read_are_left_out_by_the_height_of_t
     setting = "downsample:high"
     assert perturbations.info(setting).label_changing == {"text_12", "text_18"}
     world.samples = list(Words(per_kind=8).samples())
-    small = {one.id for one in world.samples if "text_18" in one.changed_by}
-    large = {one.id for one in world.samples if "text_24" in one.changed_by} - small
+    small = {sample.id for sample in world.samples if "text_18" in sample.changed_by}
+    large = {sample.id for sample in world.samples if "text_24" in sample.changed_by} - small
     assert small
     assert large
-    right = {one.id: str(one.target) for one in world.samples}
+    right = {sample.id: str(sample.target) for sample in world.samples}
     lost = {(name, setting) for name in small}
-    world.model.answer = lambda asked: "?" if (asked.sample_id, asked.setting) in lost else right[asked.sample_id]
+    world.model.answer = lambda request: "?" if (request.sample_id, request.setting) in lost else right[request.sample_id]
     record = judge(DROP).run(cell(setting))
     assert measure(record, "accuracy_drop").value == pytest.approx(len(small) / len(right))
     kept = measure(record, "label_preserving_drop")
@@ -217,14 +219,16 @@ def test_questions_about_words_too_small_to_read_are_left_out_by_the_height_of_t
 
 
 def test_where_every_answer_stays_right_there_is_no_second_drop(world: World, judge: Made) -> None:
-    world.samples = [dataclasses.replace(one, changed_by=frozenset({"left_right", "hue_shift:high"})) for one in world.samples]
+    world.samples = [
+        dataclasses.replace(sample, changed_by=frozenset({"left_right", "hue_shift:high"})) for sample in world.samples
+    ]
     for name in ("invert", "hue_shift:low", "clean", "no_image"):
-        metrics = {one.metric for one in judge(DROP).run(cell(name)).measures}
+        metrics = {measured.metric for measured in judge(DROP).run(cell(name)).measures}
         assert "label_preserving_drop" not in metrics
 
 
 def test_where_every_answer_changes_the_drop_does_not_apply(world: World, judge: Made) -> None:
-    world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h"})) for one in world.samples]
+    world.samples = [dataclasses.replace(sample, changed_by=frozenset({"flip_h"})) for sample in world.samples]
     record = judge("{id: kept, metric: label_preserving_drop, max: 30pp}").run(cell("flip_h"))
     kept = measure(record, "label_preserving_drop")
     assert math.isnan(kept.value)
@@ -242,7 +246,7 @@ def test_categories_are_judged_where_a_rule_is_about_them(world: World, judge: M
     odd = measure(record, "accuracy_drop", "odd")
     assert odd.value == pytest.approx(2 / 3)
     assert (odd.n, odd.rule) == (3, "odd")
-    assert {one.category for one in record.measures} == {"", "odd"}
+    assert {measured.category for measured in record.measures} == {"", "odd"}
     assert record.categories == {"even": 1.0, "odd": pytest.approx(1 / 3)}
 
 
@@ -260,9 +264,9 @@ def test_a_category_that_cannot_be_read_keeps_no_bound(world: World, judge: Made
     world.samples = [sample(number, category="night" if number < 3 else "day") for number in range(60)]
     world.model.answer = lambda request: said if request.sample_id in {"q0", "q1", "q2"} else "B"
     record = judge("{id: night, metric: accuracy_drop, where: {category: night}, max: 5pp}").run(cell("flip_v"))
-    found = next(one for one in record.measures if one.category == "night")
-    assert (record.outcome, found.outcome) == (outcome, outcome)
-    assert ("is undefined: unparsed_rate 100.0 %" in found.reason) is (said == "Hm?")
+    night = next(measured for measured in record.measures if measured.category == "night")
+    assert (record.outcome, night.outcome) == (outcome, outcome)
+    assert ("is undefined: unparsed_rate 100.0 %" in night.reason) is (said == "Hm?")
     right = judge("{id: night, metric: accuracy, where: {category: night}, min: 50%}").run(cell("flip_v"))
     assert right.outcome is (Outcome.PASS if said == "B" else Outcome.FAIL)
 
@@ -294,7 +298,7 @@ def test_a_sub_task_that_cannot_be_read_keeps_no_bound(world: World, judge: Made
 def test_samples_without_a_category_are_in_none(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], category="")
     record = judge(DROP, "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").run(cell("flip_v"))
-    assert sorted((one.metric, one.category) for one in record.measures if one.rule) == [
+    assert sorted((measured.metric, measured.category) for measured in record.measures if measured.rule) == [
         ("accuracy_drop", ""),
         ("accuracy_drop", "odd"),
     ]
@@ -381,7 +385,7 @@ def test_records_are_json(world: World, judge: Made) -> None:
     record = judge(DROP).run(cell("flip_v"))
     read = Record.from_json(record.to_json())
     assert read.to_json() == record.to_json()
-    assert all(type(one.value) is float for one in record.measures)
+    assert all(type(measured.value) is float for measured in record.measures)
 
 
 def test_what_a_setting_could_not_do_is_told_step_by_step_also_when_recalled(world: World, judge: Made) -> None:
@@ -410,7 +414,7 @@ def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(wo
 def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World, judge: Made) -> None:
     record = judge(DROP).run(cell("flip_v"))
     tests = metric_keys(cell("flip_v"), DatasetFacts.of(world.evaluator(), "data"))
-    assert {one.metric for one in record.measures} == {test.metric for test in tests}
+    assert {measured.metric for measured in record.measures} == {test.metric for test in tests}
     assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
     assert [test.metric for test in metric_keys(cell("clean"))] == ["accuracy", *CLEAN_CONFIDENCE, "corpus_score", "attack_rate"]
     assert metric_keys(SweepMetric("m", "d", "mean_drop")) == [MetricKey("m", "d", "mean_drop")]
@@ -418,12 +422,12 @@ def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World,
 
 def test_an_attack_on_the_image_is_not_judged_without_the_image(world: World, judge: Made) -> None:
     """A model that answers what a prior expects without looking, and rightly with the image, gives in to nothing."""
-    world.samples = [dataclasses.replace(one, target_of_attack="B") for one in world.samples]
+    world.samples = [dataclasses.replace(sample, target_of_attack="B") for sample in world.samples]
     world.model.answer = lambda request: "A" if request.images else "B"
     attacked = "{id: attacked, metric: attack_rate, max: 15%}"
     blind, seen = (judge(attacked).run(cell(setting)) for setting in ("no_image", "flip_v"))
     assert blind.outcome is not Outcome.FAIL
-    assert "attack_rate" not in {one.metric for one in blind.measures}
+    assert "attack_rate" not in {measured.metric for measured in blind.measures}
     assert measure(seen, "attack_rate").value == 0.0
 
 
@@ -437,8 +441,8 @@ def test_the_worst_category_is_found_and_small_categories_are_named(world: World
     lost = range(45, 63)  # half of "count", and all of "colour", which is too small to be compared
     world.model.answer = answers(flip_h=lost, flip_v=lost)
     record = judge(WORST_CATEGORY).run(sweep_of("worst_category_drop"), FLIPS)
-    found = measure(record, "worst_category_drop")
-    assert (found.outcome, found.value) == (Outcome.FAIL, 0.5)
+    worst = measure(record, "worst_category_drop")
+    assert (worst.outcome, worst.value) == (Outcome.FAIL, 0.5)
     small = "left out, with fewer than 30 source images: colour (3)"
     assert record.notes == (small, "worst of 2: count (50.0 pp, n=30); left out 3 of 63 samples")
 
@@ -452,7 +456,7 @@ def test_without_categories_the_worst_one_does_not_apply_and_nothing_is_asked(
     assert math.isnan(measure(record, "worst_category_drop").value)
     assert "fewer than two categories of 30 or more source images are known" in record.reason
     assert record.outcome in {Outcome.MEASURED, Outcome.NOT_APPLICABLE}  # the rule says: warn
-    assert {request.setting for request in world.model.asked} <= {"clean", "no_image"}
+    assert {request.setting for request in world.model.requests} <= {"clean", "no_image"}
     strict = judge(WORST_CATEGORY.replace("warn", "inconclusive"))
     assert strict.run(sweep_of("worst_category_drop"), FLIPS).outcome is Outcome.NOT_APPLICABLE
 
@@ -472,11 +476,11 @@ def test_a_sample_whose_answer_every_setting_changes_is_left_out(world: World, j
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h", "flip_v"}))
     world.model.answer = answers(flip_h=[0, 1], flip_v=[0, 1])
     record = judge(ALWAYS_LOST).run(sweep_of("always_lost_rate"), FLIPS)
-    found = measure(record, "always_lost_rate")
-    assert found.n == 5
-    assert found.value == pytest.approx(1 / 5)
+    lost = measure(record, "always_lost_rate")
+    assert lost.n == 5
+    assert lost.value == pytest.approx(1 / 5)
     assert "left out 2 of 12 answers that a setting changes, all of them for 1 of 6 samples" in record.notes
-    world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h", "flip_v"})) for one in world.samples]
+    world.samples = [dataclasses.replace(sample, changed_by=frozenset({"flip_h", "flip_v"})) for sample in world.samples]
     nothing = judge(ALWAYS_LOST).run(sweep_of("always_lost_rate"), FLIPS)
     assert nothing.outcome is Outcome.NOT_APPLICABLE
     assert "change the answer of every sample" in nothing.reason
@@ -484,7 +488,9 @@ def test_a_sample_whose_answer_every_setting_changes_is_left_out(world: World, j
 
 def test_a_failed_inference_stays_missing_where_a_setting_changes_the_answer(world: World, judge: Made) -> None:
     world.samples[0] = dataclasses.replace(world.samples[0], changed_by=frozenset({"flip_h"}))
-    world.model.answer = lambda asked: failed_prediction("down") if (asked.sample_id, asked.setting) == ("q0", "flip_h") else "B"
+    world.model.answer = lambda request: (
+        failed_prediction("down") if (request.sample_id, request.setting) == ("q0", "flip_h") else "B"
+    )
     made = judge(ALWAYS_LOST, more="budgets: {max_error_rate: 50%}\n")
     record = made.run(sweep_of("always_lost_rate"), FLIPS)
     assert math.isnan(measure(record, "always_lost_rate").value)

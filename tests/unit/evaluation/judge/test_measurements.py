@@ -94,7 +94,7 @@ class Judged(NamedTuple):
     @property
     def measured(self) -> set[str]:
         """The names of what was measured, categories and parts left out."""
-        return {one.metric for one in self.record.measures if not one.category}
+        return {measure.metric for measure in self.record.measures if not measure.category}
 
 
 class Run:
@@ -137,25 +137,28 @@ class Run:
         }
         return [
             Cell(model, dataset, Setting.parse(name))
-            for dataset, own in suites.items()
+            for dataset, names in suites.items()
             for model in ("large", *(["small"] if dataset == "words.pointing" else []))
-            for name in (*BASELINES, *(setting for suite in own for setting in SETTINGS[suite]))
+            for name in (*BASELINES, *(setting for suite in names for setting in SETTINGS[suite]))
             if self.evaluator.changed(dataset, Setting.parse(name)) != ()
         ]
 
     @property
     def sweeps(self) -> Iterator[tuple[SweepMetric, list[Setting]]]:
         """Every registered summary metric on every dataset that has it, with the settings it is taken over."""
-        for one in QUANTITIES.values():
-            if one.scope != "sweep" or "." in one.name:  # those with a dot are measured beside others
+        for entry in QUANTITIES.values():
+            if entry.scope != "sweep" or "." in entry.name:  # those with a dot are measured beside others
                 continue
             for dataset, task in self.datasets.items():
-                suite = OBSERVATORY if task else one.facts.suite if one.facts.suite in SETTINGS else "corruptions"
-                fits = one.facts.suite in {"", BASELINE, suite} and (one.name != "hint_gain" or task == "semi_guided")
+                suite = OBSERVATORY if task else entry.facts.suite if entry.facts.suite in SETTINGS else "corruptions"
+                fits = entry.facts.suite in {"", BASELINE, suite} and (entry.name != "hint_gain" or task == "semi_guided")
                 if fits:
                     settings = [Setting.parse(name) for name in SETTINGS[suite] if "+" not in name]
                     settings = [each for each in settings if self.evaluator.changed(dataset, each) != ()]
-                    yield SweepMetric("thinker" if one.name == "thinking_gain" else "large", dataset, one.name), settings
+                    yield (
+                        SweepMetric("thinker" if entry.name == "thinking_gain" else "large", dataset, entry.name),
+                        settings,
+                    )
 
     def judge(self, policy: Policy, baseline: Baseline | None = None, *, attempts: bool = False) -> Judge:
         members = families(MODELS)
@@ -164,16 +167,16 @@ class Run:
             self.evaluator, policies, date(2026, 6, 1), data=self.data, families=members, baseline=baseline, attempts=attempts
         )
 
-    def asked(self, dataset: str) -> DatasetFacts:
-        asked = DatasetFacts.of(self.evaluator, dataset, self.datasets[dataset])
-        assert asked.samples is not None
-        return asked
+    def facts(self, dataset: str) -> DatasetFacts:
+        facts = DatasetFacts.of(self.evaluator, dataset, self.datasets[dataset])
+        assert facts.samples is not None
+        return facts
 
     def planned(self, planned: Planned, *, baseline: bool = False, attempts: bool = False) -> set[str]:
-        asked = self.asked(planned.dataset)
+        facts = self.facts(planned.dataset)
         if isinstance(planned, Cell):
-            asked = replace(asked, samples=self.counted(planned))
-        return {test.metric for test in metric_keys(planned, asked, baseline=baseline, attempts=attempts)}
+            facts = replace(facts, samples=self.counted(planned))
+        return {test.metric for test in metric_keys(planned, facts, baseline=baseline, attempts=attempts)}
 
     def counted(self, about: Cell) -> list[Sample]:
         """The samples that a test counts: those that its setting changes, where it changes questions."""
@@ -222,8 +225,8 @@ def judged(run: Run) -> list[Judged]:
 @pytest.mark.cases("name", QUANTITIES)
 def test_what_is_planned_is_exactly_what_is_measured(judged: list[Judged], name: str) -> None:
     """Over all kinds of settings of the suites, all tasks, with and without an earlier run and attempts."""
-    planned = {index for index, one in enumerate(judged) if name in one.names}
-    measured = {index for index, one in enumerate(judged) if name in one.measured}
+    planned = {index for index, test in enumerate(judged) if name in test.names}
+    measured = {index for index, test in enumerate(judged) if name in test.measured}
     assert measured, "no test measures it"
     assert measured <= planned
     if not quantity(name).left_out:
@@ -233,7 +236,7 @@ def test_what_is_planned_is_exactly_what_is_measured(judged: list[Judged], name:
 @pytest.mark.study
 def test_nothing_is_measured_that_no_rule_could_name(judged: list[Judged]) -> None:
     """Beside budgets, what a quantity consists of, and what shows whether a model looks at all."""
-    unnamed = {name for one in judged for name in one.measured} - set(QUANTITIES)
+    unnamed = {name for test in judged for name in test.measured} - set(QUANTITIES)
     assert {name.partition(".")[0] for name in unnamed} <= {"corpus_score", "blind_unparsed_rate", "gain_over_blind"}
 
 
@@ -241,20 +244,20 @@ def test_nothing_is_measured_that_no_rule_could_name(judged: list[Judged]) -> No
 def test_categories_are_judged_by_what_can_be_taken_over_a_part_of_the_samples(run: Run, tmp_path: Path) -> None:
     """With a rule on every quantity of a cell that categories have."""
     ruled = tmp_path / "policy.yaml"
-    names = [one.name for one in QUANTITIES.values() if one.by_category and one.scope == "cell"]
+    names = [entry.name for entry in QUANTITIES.values() if entry.by_category and entry.scope == "cell"]
     sides = {name: "min" if quantity(name).facts.better == "higher" else "max" for name in names}
     rules = [f"{{id: {name}, metric: {name}, where: {{category: '*'}}, {side}: 0.5}}" for name, side in sides.items()]
     ruled.write_text("\n  - ".join(["version: 1\ndefaults: {judge: point}\nrules:", *rules]) + "\n", encoding="utf-8")
     judge = run.judge(load_policy([ruled], known_metrics=known_metrics(), root=tmp_path), attempts=True)
     seen = set()
     for about in (about for about in run.cells if about.dataset in {"shapes", "published"}):
-        asked = run.asked(about.dataset)
+        facts = run.facts(about.dataset)
         samples, record = run.counted(about), judge.run(about)
         for category in {sample.category for sample in samples}:
-            part = DatasetFacts(asked.task, asked.corpus_metric, [sample for sample in samples if sample.category == category])
+            part = DatasetFacts(facts.task, facts.corpus_metric, [sample for sample in samples if sample.category == category])
             test = PlannedTest(about, part, attempts=about.setting.name == "patches")
-            measured = {one.metric for one in record.measures if one.category == category}
-            assert measured == {one.name for one in applying(test) if one.by_category}, (about, category)
+            measured = {measure.metric for measure in record.measures if measure.category == category}
+            assert measured == {entry.name for entry in applying(test) if entry.by_category}, (about, category)
             seen |= measured
     assert {"accuracy_drop", "pcri", "pcri_matched", "relative_corruption_error"} <= seen
 
@@ -279,11 +282,11 @@ def test_an_unknown_quantity_is_refused_with_the_nearest() -> None:
 
 
 def test_a_metric_of_a_users_own_is_a_quantity() -> None:
-    def own(perturbed: object) -> float:
+    def of_a_user(perturbed: object) -> float:
         """Nothing."""
         return 0.0
 
-    metrics.metric(name="of_a_users_own", better="lower")(own)
+    metrics.metric(name="of_a_users_own", better="lower")(of_a_user)
     try:
         assert "of_a_users_own" in {test.metric for test in metric_keys(cell("fog:low"))}
         assert known_metrics()["of_a_users_own"].better == "lower"
@@ -302,15 +305,15 @@ def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Ru
         for name in ("shapes", "published")
         for s in (*BASELINES, *SETTINGS["corruptions"], "patches:2")
     ]
-    asked = {name: DatasetFacts.of(run.evaluator, name) for name in ("shapes", "published")}
-    assert policy.for_tests(test for cell in cells for test in metric_keys(cell, asked[cell.dataset])).shared_by["f1"] == 5
+    facts = {name: DatasetFacts.of(run.evaluator, name) for name in ("shapes", "published")}
+    assert policy.for_tests(test for cell in cells for test in metric_keys(cell, facts[cell.dataset])).shared_by["f1"] == 5
 
 
 @pytest.mark.study
 def test_a_dataset_that_cannot_be_read_stays_unknown(run: Run) -> None:
     """Its tests say why; everything that may be measured is planned, which errs on the side of sharing more."""
-    asked = DatasetFacts.of(run.evaluator, "absent", "matching")
-    assert (asked.task, asked.corpus_metric, asked.samples) == ("matching", None, None)
+    facts = DatasetFacts.of(run.evaluator, "absent", "matching")
+    assert (facts.task, facts.corpus_metric, facts.samples) == ("matching", None, None)
     named = {test.metric for test in metric_keys(Cell("m", "absent", Setting.parse("patches:2")))}
     assert {"corpus_score", "corpus_drop", "corpus_pcri", "label_preserving_drop"} <= named
     assert "unparsed_increase" not in named, "of several views the best is taken, and none is unreadable"
@@ -329,7 +332,7 @@ IN_ORDER = [PASSED, WARNED, KEPT, UNRULED]
 @pytest.mark.cases("measures", list(itertools.permutations(IN_ORDER)))
 def test_what_a_rule_warns_of_comes_before_what_no_rule_is_about(measures: tuple[Measure, ...]) -> None:
     for worst, lesser in itertools.pairwise(IN_ORDER):
-        assert decisive([one for one in measures if one in (worst, lesser)]) is worst
+        assert decisive([measure for measure in measures if measure in (worst, lesser)]) is worst
 
 
 def test_of_equals_the_first_decides() -> None:
@@ -344,7 +347,7 @@ def increase(world: World, setting: str) -> float | None:
     """Returns how many more answers cannot be read under a setting, where that is measured."""
     result = world.evaluator().result(cell(setting))
     test = PlannedTest(cell(setting), DatasetFacts("", "accuracy", result.samples))
-    if unparsed_increase.name not in {one.name for one in applying(test)}:
+    if unparsed_increase.name not in {entry.name for entry in applying(test)}:
         return None
     estimate = unparsed_increase.estimate(CellScores(world.evaluator(), test, result))
     return None if estimate is None else estimate.value
@@ -397,7 +400,7 @@ def test_refusals_are_a_share_of_a_setting(world: World) -> None:
 
 
 def test_more_questions_are_answered_with_yes(world: World) -> None:
-    world.samples = [replace(one, task="yes_no", options={}, target="no") for one in world.samples[:4]] + world.samples[4:]
+    world.samples = [replace(sample, task="yes_no", options={}, target="no") for sample in world.samples[:4]] + world.samples[4:]
     world.model.answer = lambda request: "yes" if request.sample_id == "q1" or request.setting == "flip_h" else "no"
     shift = present(measured(world, "yes_rate_shift"))
     assert (shift.value, shift.n) == (0.75, 4)
@@ -405,7 +408,7 @@ def test_more_questions_are_answered_with_yes(world: World) -> None:
 
 def test_an_answer_that_cannot_be_read_says_neither_yes_nor_no(world: World) -> None:
     """All that could be read turned to yes: the shift is one, however many could not be read."""
-    world.samples = [replace(one, task="yes_no", options={}, target="no") for one in world.samples]
+    world.samples = [replace(sample, task="yes_no", options={}, target="no") for sample in world.samples]
     unread = {"q0", "q1", "q2"}
     world.model.answer = lambda request: (
         "no" if request.setting == "clean" else "It may be, it may not be." if request.sample_id in unread else "yes"
@@ -430,7 +433,7 @@ def test_a_failed_inference_leaves_the_preference_for_a_note_unknown(world: Worl
 def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> None:
     """The formula of VLMs are Biased, and of SCAM's attack wins: an expected answer is said, of all questions that have one."""
     braced = {"task": "open", "options": {}, "scorer": "braced_numbers", "target": "5", "target_of_attack": "4"}
-    biased = [replace(one, **braced) for one in world.samples[:3]]  # type: ignore[arg-type]
+    biased = [replace(sample, **braced) for sample in world.samples[:3]]  # type: ignore[arg-type]
     world.samples = [*biased, replace(world.samples[3], target_of_attack="A"), *world.samples[4:]]
     said = {"q0": "{4}", "q1": "It has {5} legs", "q2": "{Four} legs", "q3": "A"}
     world.model.answer = lambda request: said.get(request.sample_id, "A")
@@ -442,7 +445,7 @@ def test_the_share_of_answers_that_an_attack_or_a_prior_wants(world: World) -> N
 
 @pytest.mark.parametrize(("said", "most"), [("hm, what?", 3), ("I cannot help with that.", 1), ("B", 1)])
 def test_unreadable_answers_may_have_given_in(world: World, said: str, most: int) -> None:
-    world.samples = [replace(one, target_of_attack="A") for one in world.samples]
+    world.samples = [replace(sample, target_of_attack="A") for sample in world.samples]
     world.model.answer = lambda request: {"q0": "A", "q1": said, "q2": said}.get(request.sample_id, "B")
     rate = present(measured(world, "attack_rate"))
     assert rate.value == pytest.approx(1 / 6)
@@ -452,7 +455,7 @@ def test_unreadable_answers_may_have_given_in(world: World, said: str, most: int
 
 
 def test_the_rate_of_a_category_is_that_of_its_answers(world: World) -> None:
-    world.samples = [replace(one, target_of_attack="A") for one in world.samples]
+    world.samples = [replace(sample, target_of_attack="A") for sample in world.samples]
     world.model.answer = lambda request: "A" if request.sample_id in {"q0", "q1", "q2"} else "B"
     evaluator = world.evaluator()
     result = evaluator.result(cell("flip_h"))
@@ -470,7 +473,7 @@ def measured(world: World, metric: str, setting: str = "flip_h") -> Estimate | N
     evaluator = world.evaluator()
     result = evaluator.result(cell(setting))
     test = PlannedTest(cell(setting), DatasetFacts("", "accuracy", result.samples))
-    named = {one.name: one for one in applying(test)}
+    named = {entry.name: entry for entry in applying(test)}
     return named[metric].estimate(CellScores(evaluator, test, result)) if metric in named else None
 
 

@@ -77,9 +77,9 @@ def cornered(sample: Sample, setting: str = "") -> str:
 @pytest.fixture(scope="module")
 def shown() -> RunData:
     """Faces of 160 px in memory, half of them of each group."""
-    found = {"faces_160": faces(name="faces_160", count=24, jitter=6.0), "words_160": words(name="words_160")}
+    collections = {"faces_160": faces(name="faces_160", count=24, jitter=6.0), "words_160": words(name="words_160")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "resolve_collection", lambda typed, **_: found.get(typed))
+        patch.setattr(data, "resolve_collection", lambda typed, **_: collections.get(typed))
         opened = RunData(["faces_160"])
         for task in TASKS:
             opened.open(f"faces_160.{task}").samples()
@@ -155,13 +155,13 @@ def summary(judge: Judge, task: str, metric: str, settings: tuple[Setting, ...] 
 
 
 def measured(record: Record, metric: str = "") -> Measure:
-    (found,) = [one for one in record.measures if one.metric == (metric or record.metric)]
-    return found
+    (chosen,) = [measure for measure in record.measures if measure.metric == (metric or record.metric)]
+    return chosen
 
 
 def said(record: Record, about: str) -> str:
-    (found,) = [note for note in record.notes if note.startswith(about)]
-    return found
+    (text,) = [note for note in record.notes if note.startswith(about)]
+    return text
 
 
 @pytest.mark.parametrize("task", ["pointing", "guided"])
@@ -170,7 +170,7 @@ def test_patches_of_a_task_have_scores_but_no_places(laboratory: Laboratory, tas
     judge = laboratory.judge(right)
     patches = cell(judge, task, "patches:2")
     assert patches.n_errors == 0
-    assert not {one.metric for one in patches.measures} & {"fixation_rate", "grid_distance"}
+    assert not {measure.metric for measure in patches.measures} & {"fixation_rate", "grid_distance"}
     whole = summary(judge, task, "identity_accuracy", (Setting.parse("patches:2"), *BLURS))
     assert measured(whole).value == 1.0
 
@@ -363,14 +363,14 @@ def beside(sample: Sample, setting: str) -> str:
 def test_boxes_that_follow_from_the_prompt_are_no_task_done(laboratory: Laboratory) -> None:
     laboratory.rules = BOXES_FOUND
     judge = laboratory.judge(from_the_nose())
-    told = present(prompt_leakage_ious(laboratory.samples["semi_guided"]))
-    found = summary(judge, "semi_guided", "identity_accuracy", CLEAN)
+    leaked = present(prompt_leakage_ious(laboratory.samples["semi_guided"]))
+    record = summary(judge, "semi_guided", "identity_accuracy", CLEAN)
     seen = measured(cell(judge, "semi_guided"), "accuracy").value
     assert seen > 0.3
-    assert found.outcome is Outcome.NOT_APPLICABLE
-    refusal = f"cannot do the task: {seen:.2f} with the images, {told.mean():.2f} from what the prompt tells alone, n=24"
-    assert refusal in found.reason
-    assert math.isnan(measured(found).value)
+    assert record.outcome is Outcome.NOT_APPLICABLE
+    refusal = f"cannot do the task: {seen:.2f} with the images, {leaked.mean():.2f} from what the prompt tells alone, n=24"
+    assert refusal in record.reason
+    assert math.isnan(measured(record).value)
     perturbed = summary(judge, "semi_guided", "identity_accuracy")
     assert (perturbed.outcome, perturbed.not_asked, perturbed.n_inferred) == (Outcome.NOT_APPLICABLE, refusal, 0)
 
@@ -381,9 +381,9 @@ def test_boxes_that_are_found_by_looking_are(laboratory: Laboratory, answer: Ans
     judge = laboratory.judge(answer)
     for task in ("guided", "semi_guided", "unguided"):
         for settings in (CLEAN, BLURS):
-            found = summary(judge, task, "identity_accuracy", settings)
-            assert found.outcome is Outcome.PASS
-            assert measured(found).value > 0.8
+            record = summary(judge, task, "identity_accuracy", settings)
+            assert record.outcome is Outcome.PASS
+            assert measured(record).value > 0.8
 
 
 def test_boxes_that_are_too_few_fail_whatever_they_come_from(laboratory: Laboratory) -> None:
@@ -393,9 +393,9 @@ def test_boxes_that_are_too_few_fail_whatever_they_come_from(laboratory: Laborat
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_of_hardly_any_boxes_something_is_foretold(laboratory: Laboratory, count: int) -> None:
-    told = present(prompt_leakage_ious(laboratory.samples["semi_guided"][:count]))
-    assert told.shape == (count,)
-    assert ((told >= 0.0) & (told <= 1.0)).all()
+    leaked = present(prompt_leakage_ious(laboratory.samples["semi_guided"][:count]))
+    assert leaked.shape == (count,)
+    assert ((leaked >= 0.0) & (leaked <= 1.0)).all()
 
 
 def test_what_is_foretold_is_known_once_and_only_of_boxes(laboratory: Laboratory) -> None:

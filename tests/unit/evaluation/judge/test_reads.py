@@ -43,7 +43,7 @@ def lucky(request: Request) -> str:
 
 
 def value(record: Record, name: str) -> float:
-    return next(one.value for one in record.measures if one.metric == name)
+    return next(measure.value for measure in record.measures if measure.metric == name)
 
 
 @pytest.mark.cases(
@@ -57,13 +57,13 @@ def value(record: Record, name: str) -> float:
     ],
 )
 def test_a_cell_of_patches_has_one_of_attempts(setting: str, expected: str | None) -> None:
-    found = attempts_of(cell(setting), Policy(), always=True)
-    assert found == (Cell("model", "data", Setting.parse(expected)) if expected else None)
+    attempts = attempts_of(cell(setting), Policy(), always=True)
+    assert attempts == (Cell("model", "data", Setting.parse(expected)) if expected else None)
     assert attempts_of(cell(setting), Policy(), always=False) is None
 
 
 @pytest.mark.parametrize(
-    ("rule", "asked"),
+    ("rule", "needed"),
     [
         ("{id: helps, metric: pcri_matched, min: -0.1}", True),
         ("{id: helps, metric: pcri_matched, min: -0.1, tier: warn}", True),
@@ -74,27 +74,27 @@ def test_a_cell_of_patches_has_one_of_attempts(setting: str, expected: str | Non
         ("{id: helps, metric: pcri_excess, min: -0.1}", False),
     ],
 )
-def test_a_rule_that_bounds_what_they_are_needed_for_asks_for_them(tmp_path: Path, rule: str, asked: bool) -> None:
-    assert (attempts_of(PATCHES, policy(tmp_path, rule), always=False) is not None) is asked
+def test_a_rule_that_bounds_what_they_are_needed_for_asks_for_them(tmp_path: Path, rule: str, needed: bool) -> None:
+    assert (attempts_of(PATCHES, policy(tmp_path, rule), always=False) is not None) is needed
 
 
 def test_they_are_compared_with_and_cost_one_inference_less_than_patches(world: World) -> None:
     world.model.answer = right
     record = judge(world, attempts=True).run(PATCHES)
     assert value(record, "pcri_matched") == 0.0
-    asked = [request.setting for request in world.model.asked]
-    assert {name: asked.count(name) for name in sorted(set(asked))} == {
+    settings = [request.setting for request in world.model.requests]
+    assert {name: settings.count(name) for name in sorted(set(settings))} == {
         "attempts:2": 6 * 4,  # the first of which is the clean picture, so that it is not asked about again
         "no_image": 6,
         "patches:2": 6 * 4,
     }
-    assert (record.n_requested, record.n_inferred) == (24, len(asked))
+    assert (record.n_requested, record.n_inferred) == (24, len(settings))
 
 
 def test_without_being_asked_for_they_are_not_made(world: World) -> None:
     record = judge(world).run(PATCHES)
-    assert "pcri_matched" not in {one.metric for one in record.measures}
-    assert "attempts:2" not in {request.setting for request in world.model.asked}
+    assert "pcri_matched" not in {measure.metric for measure in record.measures}
+    assert "attempts:2" not in {request.setting for request in world.model.requests}
 
 
 @pytest.mark.parametrize("attempts", [False, True])
@@ -103,7 +103,7 @@ def test_what_is_planned_is_what_is_measured(world: World, *, attempts: bool) ->
     record = judge(world, attempts=attempts).run(PATCHES)
     planned = [test.metric for test in metric_keys(PATCHES, attempts=attempts)]
     assert ("pcri_matched" in planned) is attempts
-    measured = [one.metric for one in record.measures]
+    measured = [measure.metric for measure in record.measures]
     assert [name for name in planned if name.startswith(("pcri", "rci"))] == [
         name for name in measured if name.startswith(("pcri", "rci"))
     ]

@@ -43,9 +43,9 @@ def policy(more: str = "") -> Policy:
     return parse_policy(["p.yaml"], [f"{RULES}{more}".encode()], known_metrics=known_metrics(), ambiguous={})
 
 
-def requirements(own: Policy, *records: Record, **facts: Any) -> Requirements:
+def requirements(judged: Policy, *records: Record, **facts: Any) -> Requirements:
     facts = {"planned": 1, "selected": 1, "narrowed": "", "today": date(2026, 1, 1), "has_baseline": False, **facts}
-    return Requirements({"m": own}, facts.pop("models", MODELS), records or [record()], **facts)
+    return Requirements({"m": judged}, facts.pop("models", MODELS), records or [record()], **facts)
 
 
 def record(outcome: Outcome = Outcome.PASS) -> Record:
@@ -90,10 +90,10 @@ def test_a_complete_run_lacks_nothing() -> None:
     ],
 )
 def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], whole: bool, sentence: str) -> None:
-    found = requirements(policy(), **facts)
-    assert found.is_whole is whole
+    required = requirements(policy(), **facts)
+    assert required.is_whole is whole
     if sentence:
-        (shortfall,) = found.shortfalls
+        (shortfall,) = required.shortfalls
         assert shortfall.startswith(sentence)
 
 
@@ -110,35 +110,35 @@ WAIVER = "waivers: [{{id: W, owner: jo, reason: known, expires: 2999-01-01, metr
     ],
 )
 def test_a_waiver_that_can_apply_to_nothing_is_a_shortfall(where: str, coverage: str, needless: bool) -> None:
-    own = requirements(policy(WAIVER.format(where) + coverage))
-    found = [sentence for sentence in own.shortfalls if "waiver W" in sentence]
-    warned = [sentence for sentence in own.warnings if "1 of 1 waiver covers no test of m" in sentence]
-    assert (len(found), len(warned)) == ((1, 0) if needless else (0, 1))
+    required = requirements(policy(WAIVER.format(where) + coverage))
+    shortfalls = [sentence for sentence in required.shortfalls if "waiver W" in sentence]
+    warned = [sentence for sentence in required.warnings if "1 of 1 waiver covers no test of m" in sentence]
+    assert (len(shortfalls), len(warned)) == ((1, 0) if needless else (0, 1))
 
 
 def test_samples_that_were_not_asked_are_an_allowance_where_a_policy_lets_that_pass() -> None:
-    own = policy("coverage: {samples: partial}\n")
-    own_run = requirements(own, samples_asked=lambda: {"d": (30, 128)})
+    lenient = policy("coverage: {samples: partial}\n")
+    own_run = requirements(lenient, samples_asked=lambda: {"d": (30, 128)})
     assert own_run.shortfalls == []
     (allowed,) = own_run.allowances
     assert str(allowed).startswith("30 of 128 samples of d were asked (allowed by ")
     assert str(allowed).endswith(", coverage samples: partial)")
     assert asks_for_all_samples([policy()])
-    assert not asks_for_all_samples([own])
+    assert not asks_for_all_samples([lenient])
 
 
 def test_a_rule_that_met_no_test_is_a_shortfall_of_a_complete_run_alone() -> None:
-    own = policy("  - {id: art, metric: accuracy_drop, max: 5pp, where: {setting: snow*}}\n")
-    (shortfall,) = requirements(own).shortfalls
+    about_art = policy("  - {id: art, metric: accuracy_drop, max: 5pp, where: {setting: snow*}}\n")
+    (shortfall,) = requirements(about_art).shortfalls
     assert shortfall.startswith("rule art (p.yaml:4) applied to no test, though this run measures accuracy_drop: ")
-    assert requirements(own, selected=2, planned=2).shortfalls == []  # a test is missing, and that is said
-    assert requirements(own, record(outcome=Outcome.ERROR)).shortfalls == []
+    assert requirements(about_art, selected=2, planned=2).shortfalls == []  # a test is missing, and that is said
+    assert requirements(about_art, record(outcome=Outcome.ERROR)).shortfalls == []
 
 
 def test_a_run_that_was_stopped_is_not_asked_for_what_its_other_tests_would_have_met() -> None:
     """Its tests that left no verdict are reported; that rules and waivers met none of them is no news."""
-    own = policy("  - {id: worst, metric: worst_case_drop, max: 5pp}\n" + WAIVER.format("{setting: snow}"))
-    whole, stopped = requirements(own), requirements(own, planned=2, selected=2)
+    about_summaries = policy("  - {id: worst, metric: worst_case_drop, max: 5pp}\n" + WAIVER.format("{setting: snow}"))
+    whole, stopped = requirements(about_summaries), requirements(about_summaries, planned=2, selected=2)
     assert any("none applied to a test" in said for said in whole.shortfalls)
     assert any("covers no test" in said for said in whole.warnings)
     assert stopped.shortfalls == []
@@ -148,8 +148,8 @@ def test_a_run_that_was_stopped_is_not_asked_for_what_its_other_tests_would_have
 def test_rules_on_summaries_that_met_none_are_news_where_no_test_was_left_out_or_some_may_be() -> None:
     idle = "  - {id: worst, metric: worst_case_drop, max: 5pp}\n"
 
-    def said(own: Policy, **facts: Any) -> int:
-        return sum("none applied to a test" in sentence for sentence in requirements(own, **facts).shortfalls)
+    def said(judged: Policy, **facts: Any) -> int:
+        return sum("none applied to a test" in sentence for sentence in requirements(judged, **facts).shortfalls)
 
     assert said(policy(idle)) == 1
     assert said(policy(idle), planned=3) == 0  # that tests are lacking is said
@@ -162,10 +162,10 @@ def test_what_another_model_was_asked_shows_nothing_about_this_one() -> None:
 
 
 def test_a_rule_about_an_earlier_run_needs_one() -> None:
-    own = policy("  - {id: since, metric: baseline_drop, max: 5pp}\n")
-    (shortfall,) = requirements(own).shortfalls
+    relative = policy("  - {id: since, metric: baseline_drop, max: 5pp}\n")
+    (shortfall,) = requirements(relative).shortfalls
     assert shortfall.startswith("rule since (p.yaml:4) is not applicable: baseline_drop compares with an earlier run, and no")
-    assert requirements(own, has_baseline=True).shortfalls == []
+    assert requirements(relative, has_baseline=True).shortfalls == []
 
 
 @pytest.mark.cases(
@@ -193,14 +193,14 @@ def test_pictures_that_are_not_shown_to_matter_are_a_shortfall(
     reason = "not probed: 12 have a sampled answer" if same is not None and math.isnan(same) else ""
     probed = [] if same is None else [Measure("same_when_exchanged_rate", same, n=12, reason=reason)]
     clean = replace(record(), measures=(*record().measures, *probed))
-    found = requirements(policy(judging), clean, blind, planned=2, selected=2).shortfalls
+    shortfalls = requirements(policy(judging), clean, blind, planned=2, selected=2).shortfalls
     expected = [] if shown else ["m is not shown to look at the images of d"]
-    assert [sentence.partition(":")[0] for sentence in found] == expected
+    assert [sentence.partition(":")[0] for sentence in shortfalls] == expected
     allowed = policy(f"{judging}coverage: {{blind_models: allow}}\n")
     lenient = requirements(allowed, clean, blind, planned=2, selected=2)
     assert lenient.shortfalls == []
-    assert [one.fact.partition(":")[0] for one in lenient.allowances] == expected
-    assert {one.allowed_by for one in lenient.allowances} <= {"p.yaml:5, coverage blind_models: allow"}
+    assert [allowance.fact.partition(":")[0] for allowance in lenient.allowances] == expected
+    assert {allowance.allowed_by for allowance in lenient.allowances} <= {"p.yaml:5, coverage blind_models: allow"}
 
 
 @pytest.mark.parametrize(
@@ -235,9 +235,9 @@ def test_answers_that_other_pictures_do_not_change_are_a_shortfall_however_sure_
     sweep = Record(test="sweep", id="m-d-visual_gain", model="m", dataset="d", outcome=Outcome.PASS, measures=(gain,))
     records = [clean, *([sweep] if more else [])]
     counts = {"planned": len(records), "selected": len(records)}
-    found = requirements(policy(more), *records, **counts).shortfalls
+    shortfalls = requirements(policy(more), *records, **counts).shortfalls
     said = f"m is not shown to look at the images of d: {why}, and GO requires that images matter"
-    assert [sentence.partition(" (coverage")[0] for sentence in found] == ([said] if why else [])
+    assert [sentence.partition(" (coverage")[0] for sentence in shortfalls] == ([said] if why else [])
     assert requirements(policy(f"{more}coverage: {{blind_models: allow}}\n"), *records, **counts).shortfalls == []
 
 
@@ -273,11 +273,11 @@ def test_a_smaller_selection_never_improves_the_decision(
         return scope.decision(records)
 
     facts = {"planned": planned, "selected": selected, "narrowed": narrowed}
-    asked = replace(requirements(policy(), **facts), records=records)
-    whole = replace(asked, planned=selected, narrowed="")
-    assert rank[decided(asked)] <= rank[decided(whole)]
-    if not asked.is_whole and selected < planned:
-        assert decided(asked) is not Decision.GO
+    selection = replace(requirements(policy(), **facts), records=records)
+    whole = replace(selection, planned=selected, narrowed="")
+    assert rank[decided(selection)] <= rank[decided(whole)]
+    if not selection.is_whole and selected < planned:
+        assert decided(selection) is not Decision.GO
 
 
 REGISTER = "One of your own is known once a conftest.py that is collected registers it"
@@ -304,11 +304,11 @@ LEAVE = "If it is another one, leave it out of the policy of this run"
 )
 def test_names_that_mean_nothing_are_refused(scope: str, effect: str, problem: str, advice: str) -> None:
     of_waiver = effect == "covers"
-    own = policy(WAIVER.format(scope) if of_waiver else f"  - {{id: art, metric: accuracy_drop, max: 5pp, {scope}}}\n")
+    misspelt = policy(WAIVER.format(scope) if of_waiver else f"  - {{id: art, metric: accuracy_drop, max: 5pp, {scope}}}\n")
     plan = [Cell("tiny", "data", Setting.parse("fog:mid"))]
     tests = [MetricKey("tiny", "data", "accuracy_drop", "fog:mid", "weather", "mid")]
     with pytest.raises(PolicyError) as caught:
-        refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["data"])
+        refuse_unknown_scopes([misspelt], plan, tests, models=["tiny"], datasets=["data"])
     about = "waiver W covers nothing" if of_waiver else f"rule art {effect} nothing there"
     assert str(caught.value).startswith(f"p.yaml:4: {about}: {problem}")
     assert str(caught.value).endswith(advice)
@@ -316,24 +316,24 @@ def test_names_that_mean_nothing_are_refused(scope: str, effect: str, problem: s
 
 def test_code_of_a_checkpoint_that_was_allowed_to_run_is_a_warning() -> None:
     models = {"m": ModelRef("m", "transformers", "here", remote_code=True)}
-    found = requirements(policy(), models=models).warnings
-    assert any(warning.startswith("m runs Python code that comes with its checkpoint (remote_code: true") for warning in found)
+    warnings = requirements(policy(), models=models).warnings
+    assert any(warning.startswith("m runs Python code that comes with its checkpoint (remote_code: true") for warning in warnings)
     assert not any("Python code" in warning for warning in requirements(policy()).warnings)
 
 
 def test_letters_that_hold_little_of_the_probability_are_a_warning() -> None:
     rare = "clean: in 3 of 400 answers the letters hold less than half of the probability"
     few = replace(record(), notes=(f"{rare}. {TEXT_INSTEAD}",))
-    found = requirements(policy(), few, replace(few, id="other"), replace(few, id="third", notes=(rare,))).warnings
+    warnings = requirements(policy(), few, replace(few, id="other"), replace(few, id="third", notes=(rare,))).warnings
     begin = f"{few.model}: in 2 tests 5 % of the answers or more would not begin with a letter"
-    assert any(warning.startswith(begin) for warning in found)
+    assert any(warning.startswith(begin) for warning in warnings)
     assert not any("letters hold" in warning for warning in requirements(policy()).warnings)
 
 
 def test_what_stopped_early_is_said_with_what_its_values_are_worth() -> None:
     part = replace(record(), n_samples=100, n_requested=30)
-    found = requirements(policy(), part, replace(part, id="m-d-no_image", setting="no_image")).warnings
-    assert any(warning.startswith("2 tests stopped early (adaptive mode): they used 60 of 200 answers.") for warning in found)
+    warnings = requirements(policy(), part, replace(part, id="m-d-no_image", setting="no_image")).warnings
+    assert any(warning.startswith("2 tests stopped early (adaptive mode): they used 60 of 200 answers.") for warning in warnings)
     assert not any("stopped early" in warning for warning in requirements(policy(), replace(part, n_requested=100)).warnings)
 
 
@@ -341,10 +341,10 @@ def test_what_stopped_early_is_said_with_what_its_values_are_worth() -> None:
     ("judged", "tests", "smoke"), [("point", "partial", 1), ("point", "whole", 0), ("interval", "partial", 0)]
 )
 def test_a_policy_that_judges_values_of_a_part_is_called_a_smoke_test(judged: str, tests: str, smoke: int) -> None:
-    own = policy(f"defaults: {{judge: {judged}}}\ncoverage: {{tests: {tests}}}\n")
-    found = [warning for warning in requirements(own).warnings if "smoke test" in warning]
-    assert len(found) == smoke
-    assert all("of m is a smoke test: it judges values" in warning for warning in found)
+    smoky = policy(f"defaults: {{judge: {judged}}}\ncoverage: {{tests: {tests}}}\n")
+    warnings = [warning for warning in requirements(smoky).warnings if "smoke test" in warning]
+    assert len(warnings) == smoke
+    assert all("of m is a smoke test: it judges values" in warning for warning in warnings)
 
 
 def test_pictures_that_could_not_be_compared_are_said_of_data_that_were_asked() -> None:
@@ -519,8 +519,8 @@ def policy_of(rule: str, rules: str = "whole") -> Policy:
 
 def unmet_said(rule: str, rules: str = "whole") -> list[str]:
     policy = policy_of(rule, rules)
-    found = PolicyUse(policy, RECORDS, TODAY).unmet_rules(lambda: CATEGORIES)
-    return [unmet.shortfall for unmet in found if not unmet.allowed]
+    conditions = PolicyUse(policy, RECORDS, TODAY).unmet_rules(lambda: CATEGORIES)
+    return [unmet.shortfall for unmet in conditions if not unmet.allowed]
 
 
 @pytest.mark.cases(
@@ -617,11 +617,11 @@ def is_summary(rule: Rule) -> bool:
 )
 def test_rules_that_see_the_whole_are_idle_where_none_of_them_met_a_test(rules: list[str], idle: list[str]) -> None:
     lines = "".join(f"  - {{id: r{number}, {rule}}}\n" for number, rule in enumerate(rules))
-    own = load_text(f"version: 1\nrules:\n{lines}")
-    assert [rule.id for rule in PolicyUse(own, RECORDS, TODAY).idle_summaries(is_summary)] == idle
+    loaded = load_text(f"version: 1\nrules:\n{lines}")
+    assert [rule.id for rule in PolicyUse(loaded, RECORDS, TODAY).idle_summaries(is_summary)] == idle
 
 
 def test_settings_without_levels_are_named_by_none() -> None:
     policy = policy_of("metric: accuracy_drop, max: 5pp, where: {level: mid}")
-    found = PolicyUse(policy, [*RECORDS, replace(cell("flip_v"), level="")], TODAY).unmet_rules(lambda: CATEGORIES)
-    assert "it asks for level 'mid', and the run has high, low, none." in found[0].shortfall
+    conditions = PolicyUse(policy, [*RECORDS, replace(cell("flip_v"), level="")], TODAY).unmet_rules(lambda: CATEGORIES)
+    assert "it asks for level 'mid', and the run has high, low, none." in conditions[0].shortfall

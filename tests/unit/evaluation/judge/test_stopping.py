@@ -56,8 +56,8 @@ N = 200
 RIGHT, WRONG = [1.0] * N, [0.0] * N
 SAMPLES = [sample(number, category="") for number in range(N)]
 PICTURES = {
-    one.id: PictureDigests(fingerprint([one.images[0].identity()]), fingerprint([pixels_digest(one.images[0].load())]))
-    for one in SAMPLES
+    sample.id: PictureDigests(fingerprint([sample.images[0].identity()]), fingerprint([pixels_digest(sample.images[0].load())]))
+    for sample in SAMPLES
 }
 FINGERPRINTS = fingerprints_of(SAMPLES, "direct", PICTURES)
 
@@ -76,8 +76,8 @@ class Answers:
     def __init__(self, clean: Sequence[float], scores: Mapping[str, Any], **changes: Any) -> None:
         self.scores: dict[str, Any] = {"clean": clean, "no_image": [0.0] * len(clean), **scores}
         self.unread: Mapping[str, Collection[int]] = {}
-        self.asked: dict[str, set[int]] = {}
-        self.everyone = tuple(replace(one, **{"category": "", **changes}) for one in SAMPLES[: len(clean)])
+        self.requested: dict[str, set[int]] = {}
+        self.everyone = tuple(replace(sample, **{"category": "", **changes}) for sample in SAMPLES[: len(clean)])
         self.models = {"model": ModelRef("model", "scripted", "")}
         self.inferred = self.recalled = 0
 
@@ -99,14 +99,14 @@ class Answers:
     def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         chosen = list(range(len(self.everyone)) if places is None else places)
         name = str(cell.setting)
-        asked = self.asked.setdefault(name, set())
-        self.inferred += len(set(chosen) - asked)
-        asked |= set(chosen)
-        own = self.scores.get(name, self.scores["clean"])
-        views = np.ndim(own) and np.size(own) // len(own)
+        requested = self.requested.setdefault(name, set())
+        self.inferred += len(set(chosen) - requested)
+        requested |= set(chosen)
+        values = self.scores.get(name, self.scores["clean"])
+        views = np.ndim(values) and np.size(values) // len(values)
         hidden = self.unread.get(name, ())
         scores = tuple(
-            UNREAD if place in hidden else _score(float(value)) for place in chosen for value in np.atleast_1d(own[place])
+            UNREAD if place in hidden else _score(float(value)) for place in chosen for value in np.atleast_1d(values[place])
         )
         samples = tuple(self.everyone[place] for place in chosen)
         predictions, keys = (Prediction("B", "generate"),) * len(scores), (name,) * len(scores)
@@ -155,7 +155,7 @@ def every(step: int, n: int = N) -> list[float]:
 
 @given(st.integers(1, 500))
 def test_tests_may_stop_often_at_first_and_looks_share_the_risk(size: int) -> None:
-    assert all(FIRST <= asked < size for asked in moments(size))
+    assert all(FIRST <= moment < size for moment in moments(size))
     assert all(early < late for early, late in zip(moments(size), moments(size)[1:], strict=False))
     assert all(look <= 0.6 * size for look in look_sizes(size))
     shares = risk_shares(size)
@@ -176,7 +176,7 @@ def ids_in_order(samples: Sequence[Sample], mode: str = "direct", **pictures: st
 def test_the_order_depends_neither_on_rows_nor_on_further_samples(shuffled: list[Sample], count: int) -> None:
     order = ids_in_order(SAMPLES[:40])
     assert ids_in_order(shuffled) == order
-    kept = {one.id for one in shuffled[:count]}
+    kept = {sample.id for sample in shuffled[:count]}
     assert ids_in_order(shuffled[:count]) == [name for name in order if name in kept]
 
 
@@ -188,26 +188,26 @@ def test_the_order_is_of_what_is_told_and_shown() -> None:
         {"instruction": "Say it."},
         {"options": {"A": "dog", "B": "cat"}},
     ]
-    for told in changes:
-        other = [replace(one, **told) for one in SAMPLES]
+    for change in changes:
+        other = [replace(sample, **change) for sample in SAMPLES]
         assert ids_in_order(other) != order
         assert ids_in_order(other[::-1]) == ids_in_order(other)
     assert ids_in_order(SAMPLES, "cot") != order
-    assert ids_in_order(SAMPLES, **{one.id: f"image {one.id}" for one in SAMPLES}) != order
+    assert ids_in_order(SAMPLES, **{sample.id: f"image {sample.id}" for sample in SAMPLES}) != order
     free: dict[str, Any] = {"target": "A", "category": "c", "group": "g", "keys": {"figure": "1"}, "seeded_by": "x"}
-    assert ids_in_order([replace(one, **free) for one in SAMPLES]) == order
-    packed = {name: replace(one, sources="packed otherwise") for name, one in PICTURES.items()}
+    assert ids_in_order([replace(sample, **free) for sample in SAMPLES]) == order
+    packed = {name: replace(digests, sources="packed otherwise") for name, digests in PICTURES.items()}
     assert fingerprints_of(SAMPLES, "direct", packed) == FINGERPRINTS
-    renamed = [replace(one, id=f"r{N - number}") for number, one in enumerate(SAMPLES)]
-    digests = {new.id: PICTURES[one.id] for new, one in zip(renamed, SAMPLES, strict=True)}
+    renamed = [replace(sample, id=f"r{N - number}") for number, sample in enumerate(SAMPLES)]
+    digests = {new.id: PICTURES[sample.id] for new, sample in zip(renamed, SAMPLES, strict=True)}
     assert fingerprints_of(renamed, "direct", digests) == FINGERPRINTS
 
 
 @pytest.mark.parametrize("mode", ["direct", "cot"])
 def test_the_same_prompt_put_together_otherwise_is_the_same(mode: str) -> None:
     def fingerprint_of(**changes: Any) -> str:
-        (found,) = fingerprints_of([replace(SAMPLES[0], **{"task": "open", "options": {}} | changes)], mode, PICTURES)
-        return found
+        (digest,) = fingerprints_of([replace(SAMPLES[0], **{"task": "open", "options": {}} | changes)], mode, PICTURES)
+        return digest
 
     assert fingerprint_of(question="Hint: look\nWho?") == fingerprint_of(hint="look", question="Who?")
     assert fingerprint_of(options={"A": "never told"}) == fingerprint_of()
@@ -221,31 +221,31 @@ def test_the_same_prompt_put_together_otherwise_is_the_same(mode: str) -> None:
 def test_boxes_are_part_of_the_order_as_the_prompt_tells_them() -> None:
     def fingerprint_of(**changes: Any) -> str:
         about = Localisation(**{"size": (16, 12), "boxes": {"nose": (1, 2, 3, 4)}, "given": {"eye": (5, 5, 6, 6)}} | changes)
-        (found,) = fingerprints_of([replace(SAMPLES[0], task="boxes", localisation=about)], "direct", PICTURES)
-        return found
+        (digest,) = fingerprints_of([replace(SAMPLES[0], task="boxes", localisation=about)], "direct", PICTURES)
+        return digest
 
-    one = fingerprint_of()
-    assert fingerprint_of(boxes={"nose": (2, 2, 3, 4)}) == fingerprint_of(given={"eye": (5.1, 5.2, 6.0, 6.0)}) == one
+    plain = fingerprint_of()
+    assert fingerprint_of(boxes={"nose": (2, 2, 3, 4)}) == fingerprint_of(given={"eye": (5.1, 5.2, 6.0, 6.0)}) == plain
     others = {
         fingerprint_of(boxes={"chin": (1, 2, 3, 4)}),
         fingerprint_of(given={"eye": (5, 5, 7, 7)}),
         fingerprint_of(given_in=1),
     }
-    assert len({*others, one}) == 4
+    assert len({*others, plain}) == 4
 
 
 def test_samples_that_are_shown_alike_are_spread_over_the_order() -> None:
     twins = [replace(SAMPLES[0], id=f"twin {number:02}", target="AB"[number % 2]) for number in range(20)]
-    digests = {**PICTURES, **{one.id: PICTURES["q0"] for one in twins}}
+    digests = {**PICTURES, **{sample.id: PICTURES["q0"] for sample in twins}}
     together = [*SAMPLES, *twins]
     fingerprints = fingerprints_of(together, "direct", digests)
     order = [together[place] for place in audits.asking_order(fingerprints)]
-    places = [place for place, one in enumerate(order) if one in twins]
+    places = [place for place, sample in enumerate(order) if sample in twins]
     assert len(set(fingerprints)) == len(together)
     assert places[-1] - places[0] > len(together) / 2
-    turned = [*(replace(one, id=other.id) for one, other in zip(twins, twins[::-1], strict=True)), *SAMPLES]
+    turned = [*(replace(twin, id=other.id) for twin, other in zip(twins, twins[::-1], strict=True)), *SAMPLES]
     again = [turned[place] for place in audits.asking_order(fingerprints_of(turned, "direct", digests))]
-    assert [(one.question, one.target) for one in again] == [(one.question, one.target) for one in order]
+    assert [(sample.question, sample.target) for sample in again] == [(sample.question, sample.target) for sample in order]
 
 
 def test_without_what_the_pictures_were_there_is_no_order() -> None:
@@ -261,8 +261,8 @@ def test_a_cell_passes_from_a_part_of_its_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {})
     record = adaptive(answers, DROP).run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
-    assert FIRST <= record.n_requested == len(answers.asked["flip_v"]) < N / 4
-    assert answers.asked["flip_v"] == set(asking_order(N)[: record.n_requested])
+    assert FIRST <= record.n_requested == len(answers.requested["flip_v"]) < N / 4
+    assert answers.requested["flip_v"] == set(asking_order(N)[: record.n_requested])
     assert record.n_samples == N
     assert f"shown at a risk of 0.05 by {record.n_requested} of 200 answers" in record.reason
     drop = measure(record, "accuracy_drop")
@@ -426,11 +426,14 @@ def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adapt
 def test_all_rules_of_a_cell_are_decided_before_it_stops(adaptive: Made) -> None:
     flips = "{id: flips, metric: harmful_flip_rate, max: 4%}"
     scores = {"flip_v": RIGHT}
-    one = adaptive(Answers(RIGHT, scores), DROP).run(cell("flip_v"))
+    single = adaptive(Answers(RIGHT, scores), DROP).run(cell("flip_v"))
     both = adaptive(Answers(RIGHT, scores), DROP, flips).run(cell("flip_v"))
     assert both.outcome is Outcome.PASS
-    assert both.n_requested > one.n_requested
-    assert {one.rule: one.outcome for one in both.measures if one.rule} == {"drop": Outcome.PASS, "flips": Outcome.PASS}
+    assert both.n_requested > single.n_requested
+    assert {measure.rule: measure.outcome for measure in both.measures if measure.rule} == {
+        "drop": Outcome.PASS,
+        "flips": Outcome.PASS,
+    }
 
 
 def test_one_broken_rule_ends_a_test_and_the_others_say_that_they_were_not_judged(adaptive: Made) -> None:
@@ -479,7 +482,7 @@ def test_a_category_without_a_sample_so_far_keeps_a_test_open(adaptive: Made) ->
     rare = set(asking_order(N)[150:])
     answers = Answers(RIGHT, {"flip_v": RIGHT})
     answers.everyone = tuple(
-        replace(one, category="rare" if place in rare else "common") for place, one in enumerate(answers.everyone)
+        replace(sample, category="rare" if place in rare else "common") for place, sample in enumerate(answers.everyone)
     )
     rule = "{id: rare, metric: accuracy_drop, where: {category: rare}, max: 60pp}"
     record = adaptive(answers, DROP, rule).run(cell("flip_v"))
@@ -500,8 +503,8 @@ def test_categories_share_the_risk_of_a_rule_at_a_look(adaptive: Made) -> None:
 
     def judged(categories: int) -> Record:
         answers.everyone = tuple(
-            replace(one, category="c0" if place in lucky else f"c{1 + place % (categories - 1)}")
-            for place, one in enumerate(answers.everyone)
+            replace(sample, category="c0" if place in lucky else f"c{1 + place % (categories - 1)}")
+            for place, sample in enumerate(answers.everyone)
         )
         return adaptive(answers, rule, judge="interval").run(cell("flip_v"))
 
@@ -579,7 +582,7 @@ def test_a_broken_budget_is_judged_on_all_samples(adaptive: Made, world: World) 
     judge = adaptive(world.evaluator(), "{id: drop, metric: accuracy_drop, max: 20pp}", more="budgets: {max_unparsed_rate: 5%}\n")
     record = judge.run(cell("flip_v"))
     assert (record.n_requested, record.n_unparsed) == (40, 40)
-    assert any(one.metric == "unparsed_rate" for one in record.measures)
+    assert any(measure.metric == "unparsed_rate" for measure in record.measures)
 
 
 @pytest.mark.parametrize("judge", ["point", "interval"])
@@ -647,8 +650,8 @@ def test_a_summary_stops_on_the_settings_that_it_reads(world: World, adaptive: M
 def test_a_rule_on_the_mean_of_categories_is_judged_beside_the_audited_metric(world: World, adaptive: Made) -> None:
     world.samples = [sample(number, category="rare" if number % 10 == 0 else "common") for number in range(60)]
     world.model.answer = lambda request: "A" if int(request.sample_id[1:]) % 10 == 0 else "B"
-    own, macro = "{id: own, metric: resolution_accuracy, min: 50%}", "{id: macro, metric: resolution_accuracy.macro, min: 80%}"
-    stopping = adaptive(world.evaluator(), own, macro)
+    curve, macro = "{id: own, metric: resolution_accuracy, min: 50%}", "{id: macro, metric: resolution_accuracy.macro, min: 80%}"
+    stopping = adaptive(world.evaluator(), curve, macro)
     for judge in (stopping, stopping.in_full()):
         record = judge.run(sweep_of("resolution_accuracy"), [*map(Setting.parse, LADDER)])
         assert record.outcome is Outcome.FAIL
@@ -668,12 +671,12 @@ def test_clean_images_in_a_set_of_settings_count(adaptive: Made, metric: str) ->
 def test_categories_are_judged_where_the_first_samples_have_no_curve(adaptive: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small images come first, which all rungs show alike: no category has a value yet."""
     answers = Answers(RIGHT, dict.fromkeys(LADDER, WRONG))
-    answers.everyone = tuple(replace(one, category="ab"[place % 2]) for place, one in enumerate(answers.everyone))
+    answers.everyone = tuple(replace(sample, category="ab"[place % 2]) for place, sample in enumerate(answers.everyone))
     small, whole = set(asking_order(N)[:FIRST]), answers.result
 
     def result(about: Cell, places: Sequence[int] | None = None) -> CellResult:
-        found, chosen = whole(about, places), range(N) if places is None else places
-        return replace(found, keys=tuple("small" if place in small else str(about.setting) for place in chosen))
+        answers_of_cell, chosen = whole(about, places), range(N) if places is None else places
+        return replace(answers_of_cell, keys=tuple("small" if place in small else str(about.setting) for place in chosen))
 
     monkeypatch.setattr(answers, "result", result)
     judge = adaptive(answers, "{id: each, metric: resolution_accuracy, where: {category: '*'}, min: 50%}")
@@ -684,8 +687,8 @@ def test_categories_are_judged_where_the_first_samples_have_no_curve(adaptive: M
 def test_categories_are_judged_where_the_first_samples_lack_what_a_metric_needs(adaptive: Made) -> None:
     answers, last = Answers(RIGHT, {"flip_v": WRONG}), set(asking_order(N)[150:])
     answers.everyone = tuple(
-        replace(one, category="ab"[place % 2], target="A", target_of_attack="B" if place in last else "")
-        for place, one in enumerate(answers.everyone)
+        replace(sample, category="ab"[place % 2], target="A", target_of_attack="B" if place in last else "")
+        for place, sample in enumerate(answers.everyone)
     )
     judge = adaptive(answers, "{id: each, metric: attack_rate, where: {category: '*'}, max: 50%}")
     for each in (judge.in_full(), judge):
@@ -747,7 +750,7 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
             records.append(judge.run(sweep, SETTINGS))
         records += [judge.run(cell("flip_v"))] + ([] if before and not whole else [judge.run(sweep, SETTINGS)])
     same = [replace(record, n_inferred=0, n_recalled=0) for record in records]
-    (cells, sweeps) = ([one for one in same if one.test == test] for test in ("cell", "sweep"))
+    (cells, sweeps) = ([record for record in same if record.test == test] for test in ("cell", "sweep"))
     assert len(cells) == len(sweeps) == 2
     assert repr(cells[0]) == repr(cells[1])
     assert repr(sweeps[0]) == repr(sweeps[1])
@@ -806,12 +809,12 @@ def cases(draw: st.DrawFn, *, risk: float, missing: bool = True) -> Case:
     answers = Answers(clean.tolist(), scores)
     categories = draw(st.sampled_from((0, 0, 3))) if metric not in SWEEPS else 0
     answers.everyone = tuple(
-        replace(one, target="AB"[place % 2], category=f"c{rng.integers(categories)}" if categories else "")
-        for place, one in enumerate(answers.everyone)
+        replace(sample, target="AB"[place % 2], category=f"c{rng.integers(categories)}" if categories else "")
+        for place, sample in enumerate(answers.everyone)
     )
     about = sweep_of(metric) if metric in SWEEPS else Cell("model", "data", settings[0])
     case = Case(answers, about, settings, Policy())
-    value = next((one.value for one in case.judged(full=True).measures if one.metric == metric), math.nan)
+    value = next((measure.value for measure in case.judged(full=True).measures if measure.metric == metric), math.nan)
     value = value if math.isfinite(value) else 0.1
     unit = n * (len(settings) if metric in (*MEANS, "resolution_accuracy") else 1) if metric not in COUNTS else len(settings)
     end = value + draw(st.sampled_from((0.0, 0.0, -9e-10, 1 / unit, -1 / unit, 2 / unit)))
@@ -849,10 +852,10 @@ def test_without_risk_a_verdict_is_that_of_all_answers(case: Case) -> None:
 def test_answers_that_were_not_asked_for_change_nothing(case: Case, other: float) -> None:
     answers = case.answers
     full = case.judged(full=True)
-    answers.asked.clear()
+    answers.requested.clear()
     record = case.judged()
     for name in case.names:
-        unasked = [place for place in range(len(answers.everyone)) if place not in answers.asked.get(name, ())]
+        unasked = [place for place in range(len(answers.everyone)) if place not in answers.requested.get(name, ())]
         answers.scores[name] = answers.scores[name].copy()
         answers.scores[name][unasked] = other
     assert repr(case.judged()) == repr(record)
@@ -955,8 +958,8 @@ def test_shares_of_settings_agree_with_full_ones(adaptive: Made, metric: str, bo
     about = sweep_of(metric)
     record = judge.run(about, SETTINGS)
     assert record.outcome is judge.in_full().run(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
-    asked = N if metric == "benign_at_low" else N * len(SETTINGS)
-    assert (record.n_samples, record.n_requested < asked) == (asked, True)
+    total = N if metric == "benign_at_low" else N * len(SETTINGS)
+    assert (record.n_samples, record.n_requested < total) == (total, True)
     assert measure(record, metric).value == (bad if metric != "benign_at_low" else not bad)
 
 
@@ -983,7 +986,7 @@ def test_a_share_that_no_audit_decides_is_left_to_looks(bound: Bound) -> None:
 
 def test_a_category_is_decided_by_a_part_of_its_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {})
-    answers.everyone = tuple(replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
+    answers.everyone = tuple(replace(sample, category=f"c{place % 2}") for place, sample in enumerate(answers.everyone))
     rule = "{id: each, metric: accuracy_drop, where: {category: 'c*'}, max: 20pp}"
     record = adaptive(answers, rule).run(cell("flip_v"))
     assert record.outcome is Outcome.PASS
@@ -998,7 +1001,7 @@ def test_a_category_is_decided_by_a_part_of_its_samples(adaptive: Made) -> None:
 
 def test_whether_a_metric_applies_to_a_category_is_said_of_all_its_unchanged_samples(adaptive: Made) -> None:
     answers = Answers(RIGHT, {"no_image": [float(place % 2) for place in range(N)]})
-    answers.everyone = tuple(replace(one, category=f"c{place % 2}") for place, one in enumerate(answers.everyone))
+    answers.everyone = tuple(replace(sample, category=f"c{place % 2}") for place, sample in enumerate(answers.everyone))
     rule = "{id: each, metric: relative_corruption_error, where: {category: 'c*'}, max: 50%}"
     record = adaptive(answers, rule).run(cell("flip_v"))
     assert record.n_requested < N
@@ -1056,7 +1059,7 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
 def judged_in_order(world: World, store: str, *, ahead: bool, failing: str = "") -> tuple[list[Record], list[str]]:
     """Judges cells and a sweep in their order; returns the records, and the settings that the model was asked about."""
     adaptive, cells, requests = planned(world, store, ahead=ahead, failing=failing)
-    records = [adaptive.run(one) for one in cells]
+    records = [adaptive.run(planned) for planned in cells]
     records.append(adaptive.run(sweep_of("mean_drop"), SETTINGS))
     return [replace(record, seconds=0.0) for record in records], requests
 
@@ -1094,7 +1097,7 @@ def test_asking_ahead_asks_nothing_more_and_changes_no_record(world: World, fail
 
 def turns(settings: Sequence[str]) -> int:
     """Returns how often the setting that a model is asked about changes."""
-    return sum(one != other for one, other in pairwise(settings))
+    return sum(before != after for before, after in pairwise(settings))
 
 
 def test_nothing_is_asked_ahead_of_a_finished_run(world: World) -> None:
@@ -1112,21 +1115,21 @@ def test_between_tests_baselines_are_taken_into_account_and_counted_once(world: 
     assert adaptive.asker is not None
     adaptive.coming.between_tests()
     assert adaptive.asker.is_evaluated(cells[1]), "its answers are there, and what waits for them goes on"
-    records = [first, *(adaptive.run(one) for one in cells[1:])]
+    records = [first, *(adaptive.run(planned) for planned in cells[1:])]
     assert sum(record.n_inferred for record in records) == len(requests)
 
 
 def test_a_run_that_stopped_early_is_verified_from_what_it_asked(world: World, tmp_path: Path) -> None:
     run, records = run_of(world, tmp_path)
-    found = verify(run, read_journal(run))
-    assert (found.differences, found.notes) == ((), ())
+    verification = verify(run, read_journal(run))
+    assert (verification.differences, verification.notes) == ((), ())
     assert [record.outcome for record in records[2:]] == [Outcome.FAIL, Outcome.PASS, Outcome.PASS, Outcome.PASS]
     assert records[5].n_requested < 2 * 60
     assert all(0 < record.n_requested < 60 for record in records[2:4])
     stored = world.kept[-1].get_cell(cell("flip_v"), whole=False)
     assert stored.places is not None
-    asked = set(asking_order(60)[: records[3].n_requested])
-    assert asked <= set(stored.places)
+    positions = set(asking_order(60)[: records[3].n_requested])
+    assert positions <= set(stored.places)
     assert len(stored.places) < 60
 
 
@@ -1145,7 +1148,7 @@ def test_an_answer_that_a_verdict_rests_on_is_missed(world: World, tmp_path: Pat
 def test_an_evaluator_answers_about_a_part_and_later_about_all(world: World) -> None:
     evaluator = world.evaluator()
     part = evaluator.result(cell("flip_v"), [4, 1])
-    assert [one.id for one in part.samples] == ["q4", "q1"]
+    assert [sample.id for sample in part.samples] == ["q4", "q1"]
     assert (part.places, part.n_requested, evaluator.inferred) == ((4, 1), 2, 2)
     assert evaluator.result(cell("flip_v")).places is None
     assert sorted(world.model.asked_about) == [f"q{number}" for number in range(6)]
@@ -1175,7 +1178,7 @@ def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_s
     judge = adaptive(world.evaluator(), *rules)
     records = [judge.run(cell("flip_v")), judge.run(sweep, flips)]
     assert all(record.n_requested < record.n_samples for record in records)
-    asked = len(world.model.asked)
+    n_asked = len(world.model.requests)
     for seed in range(4):
         rng = np.random.default_rng(seed)
         world.samples = [
@@ -1191,44 +1194,45 @@ def test_whoever_shuffles_rows_packs_pictures_anew_or_renames_samples_gets_the_s
         judge = adaptive(evaluator, *rules)
         for record, again in zip(records, [judge.run(cell("flip_v")), judge.run(sweep, flips)], strict=True):
             assert (again.outcome, again.n_requested, again.reason) == (record.outcome, record.n_requested, record.reason)
-        assert (evaluator.inferred, len(world.model.asked)) == (0, asked)
+        assert (evaluator.inferred, len(world.model.requests)) == (0, n_asked)
 
 
 def asked_under(world: World, setting: str) -> set[str]:
     """Returns the ids of the samples that the model was asked about under a setting."""
-    return {request.sample_id for request in world.model.asked if request.setting == setting}
+    return {request.sample_id for request in world.model.requests if request.setting == setting}
 
 
 def test_a_model_is_asked_in_its_own_order_whatever_models_came_before(world: World, tmp_path: Path) -> None:
     world.samples = [sample(number, category="") for number in range(60)]
     world.refs = {"model": ModelRef("model", "scripted", ""), "cot": ModelRef("cot", "scripted", "", prompt_mode="cot")}
     policy, directory = policy_of(tmp_path, DROP), world.directory
-    asked = []
+    orders = []
     for models in (["cot"], ["model", "cot"]):
         world.directory = directory / str(len(models))
         judge = Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY)
         for name in models:
-            world.model.asked.clear()
+            world.model.requests.clear()
             assert judge.run(cell("flip_v", name)).n_requested < 60
-        asked.append(asked_under(world, "flip_v"))
-    assert asked[0] == asked[1]
+        orders.append(asked_under(world, "flip_v"))
+    assert orders[0] == orders[1]
 
 
 def test_boxes_that_a_model_is_told_alike_are_asked_about_in_the_same_order(world: World, adaptive: Made) -> None:
     """Of 4,000 pixels four make a thousandth."""
     world.refs = {"model": ModelRef("model", "scripted", "", box_convention="thousandths")}
-    directory, asked = world.directory, []
+    directory, orders = world.directory, []
     for moved in (0, 1):
         about = [Localisation((4000, 4000), {"nose": (0, 0, 9, 9)}, {"eye": (4 * n + moved, 0, 900, 900)}) for n in range(60)]
         world.samples = [
-            sample(number, task="boxes", target="", options={}, category="", localisation=one) for number, one in enumerate(about)
+            sample(number, task="boxes", target="", options={}, category="", localisation=boxes)
+            for number, boxes in enumerate(about)
         ]
         world.directory = directory / str(moved)
-        world.model.asked.clear()
+        world.model.requests.clear()
         adaptive(world.evaluator(), DROP).run(cell("flip_v"))
-        asked.append(asked_under(world, "flip_v"))
-    assert 0 < len(asked[0]) < 60
-    assert asked[0] == asked[1]
+        orders.append(asked_under(world, "flip_v"))
+    assert 0 < len(orders[0]) < 60
+    assert orders[0] == orders[1]
 
 
 def test_failed_inferences_of_a_part_never_pass(world: World, adaptive: Made) -> None:
@@ -1247,32 +1251,32 @@ def test_no_look_decides_before_every_category_was_asked_about(adaptive: Made) -
     lost = [0.0 if place in last else 1.0 for place in range(N)]
     measured = Answers(RIGHT, {str(setting): lost for setting in SETTINGS})
     names = ["last" if place in last else "ab"[place % 2] for place in range(N)]
-    measured.everyone = tuple(replace(one, category=name) for one, name in zip(measured.everyone, names, strict=True))
+    measured.everyone = tuple(replace(sample, category=name) for sample, name in zip(measured.everyone, names, strict=True))
     judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").run(
         sweep_of("worst_category_drop"), SETTINGS
     )
     assert judged.outcome is Outcome.FAIL
-    assert {len(measured.asked[str(setting)]) for setting in SETTINGS} == {N}
+    assert {len(measured.requested[str(setting)]) for setting in SETTINGS} == {N}
 
 
 def test_the_worst_category_is_decided_early_where_all_were_asked_about(adaptive: Made) -> None:
     measured = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
-    measured.everyone = tuple(replace(one, category="ab"[place % 2]) for place, one in enumerate(measured.everyone))
+    measured.everyone = tuple(replace(sample, category="ab"[place % 2]) for place, sample in enumerate(measured.everyone))
     about = sweep_of("worst_category_drop")
     judged = adaptive(measured, "{id: worst, metric: worst_category_drop, max: 40pp}", judge="interval").run(about, SETTINGS)
     assert judged.outcome is Outcome.PASS
-    assert all(len(measured.asked[str(setting)]) < N for setting in SETTINGS)
+    assert all(len(measured.requested[str(setting)]) < N for setting in SETTINGS)
     lost = Answers(RIGHT, {str(setting): RIGHT for setting in SETTINGS})
     rule = "{id: lost, metric: always_lost_rate, max: 20pp}"
     assert adaptive(lost, rule, judge="interval").run(replace(about, metric="always_lost_rate"), SETTINGS).outcome is Outcome.PASS
-    assert all(len(lost.asked[str(setting)]) < N for setting in SETTINGS)
+    assert all(len(lost.requested[str(setting)]) < N for setting in SETTINGS)
 
 
 def test_without_categories_the_worst_one_asks_nothing(adaptive: Made) -> None:
     measured = Answers(RIGHT, {})
     rule = "{id: worst, metric: worst_category_drop, max: 40pp, on_not_applicable: warn}"
     assert adaptive(measured, rule, judge="interval").run(sweep_of("worst_category_drop"), SETTINGS).outcome is not Outcome.FAIL
-    assert not {str(setting) for setting in SETTINGS} & set(measured.asked)
+    assert not {str(setting) for setting in SETTINGS} & set(measured.requested)
 
 
 def test_groups_of_people_and_large_categories_that_a_part_lacks() -> None:

@@ -107,7 +107,7 @@ def test_groups_of_one_sample_each_are_drawn_as_independent_ones() -> None:
 
 
 def test_the_same_seed_draws_the_same_answers() -> None:
-    one, same = (drawn(Grouping.equal(500, 100, 0.7), 500) for _ in range(2))
-    for name, table in one.items():
+    first, same = (drawn(Grouping.equal(500, 100, 0.7), 500) for _ in range(2))
+    for name, table in first.items():
         for (key, scores), (_, again) in zip(table.arrays(), same[name].arrays(), strict=True):
             assert scores.tolist() == again.tolist(), key

@@ -20,10 +20,10 @@ WORDS = ("words",)
 
 
 def drawn(name: str, task: str, n: int = 1_000, **changes: object) -> TaskTable:
-    one = replace(observer(name, WORDS), **changes)  # type: ignore[arg-type]
-    found = one.draw(n, [f"words.{task}"], np.random.default_rng(0))[f"words.{task}"]
-    assert isinstance(found, TaskTable)
-    return found
+    model = replace(observer(name, WORDS), **changes)  # type: ignore[arg-type]
+    table = model.draw(n, [f"words.{task}"], np.random.default_rng(0))[f"words.{task}"]
+    assert isinstance(table, TaskTable)
+    return table
 
 
 def rule(metric: str, low: float = -np.inf, high: float = np.inf, **where: tuple[str, ...]) -> Rule:
@@ -32,8 +32,8 @@ def rule(metric: str, low: float = -np.inf, high: float = np.inf, **where: tuple
 
 def outcomes(name: str, *rules: Rule, n: int = 100, runs: int = 3) -> dict[str, dict[Outcome, float]]:
     policy = Policy(rules=rules, coverage=Coverage(suites=("observatory",)))
-    found = Simulation(policy, observer(name, WORDS), TODAY).run(n, runs, np.random.default_rng(0)).outcomes
-    return {one: dict(shares) for one, shares in found.items()}
+    shares_of = Simulation(policy, observer(name, WORDS), TODAY).run(n, runs, np.random.default_rng(0)).outcomes
+    return {metric: dict(shares) for metric, shares in shares_of.items()}
 
 
 @pytest.mark.parametrize("task", ["matching", "pointing", "guided"])
@@ -52,7 +52,7 @@ def test_pointing_asks_about_each_identity_in_each_cell() -> None:
     assert (table.samples, table.clusters.count, len(table.pointed)) == (600, 150, 150)
     assert metrics.fixation(table.pointed).value < 0.05
     assert table.positions is not None
-    named = [cell for own in table.pointed for cell in own]
+    named = [cell for pointed in table.pointed for cell in pointed]
     assert [cell == there for cell, there in zip(named, table.positions, strict=True)] == (table.clean > 0.0).tolist()
 
 
@@ -70,19 +70,19 @@ def test_cells_are_apart_as_far_as_the_model_says() -> None:
 def test_a_model_that_does_no_task_is_not_applicable_and_never_go() -> None:
     clean = rule("identity_accuracy", low=0.1, setting=("clean",), dataset=("*.guided",))
     lost = replace(rule("identity_drop", high=0.05), treatment=Treatment(on_not_applicable=OnNotApplicable.INCONCLUSIVE))
-    found = outcomes("not-looking", clean, lost)
-    assert found["identity_accuracy"] == {Outcome.FAIL: 1.0}
-    assert found["identity_drop"] == {Outcome.NOT_APPLICABLE: 1.0}
+    shares = outcomes("not-looking", clean, lost)
+    assert shares["identity_accuracy"] == {Outcome.FAIL: 1.0}
+    assert shares["identity_drop"] == {Outcome.NOT_APPLICABLE: 1.0}
 
 
 def test_boxes_that_the_prompt_tells_do_not_pass_on_original_pictures() -> None:
     """An overlap of .61 is what the prompts of one told box foretell: at .62 nobody is shown to look."""
     clean = rule("identity_accuracy", low=0.5, setting=("clean",), dataset=("*.semi_guided",))
     policy = Policy(rules=(clean,), coverage=Coverage(suites=("observatory",)))
-    told = replace(observer("typical", WORDS), clean={**OBSERVERS["typical"].clean, "semi_guided": 0.62})
-    found = Simulation(policy, told, TODAY).run(100, 3, np.random.default_rng(0))
-    assert found.outcomes["identity_accuracy"] == {Outcome.NOT_APPLICABLE: 1.0}
-    assert found.share(Decision.GO) == 0.0
+    reader = replace(observer("typical", WORDS), clean={**OBSERVERS["typical"].clean, "semi_guided": 0.62})
+    simulated = Simulation(policy, reader, TODAY).run(100, 3, np.random.default_rng(0))
+    assert simulated.outcomes["identity_accuracy"] == {Outcome.NOT_APPLICABLE: 1.0}
+    assert simulated.share(Decision.GO) == 0.0
     assert outcomes("typical", clean)["identity_accuracy"] == {Outcome.PASS: 1.0}
 
 

@@ -30,17 +30,17 @@ PUBLISHED = {
 
 
 def test_there_are_nine_models_on_two_benchmarks_with_a_drop_for_each_setting() -> None:
-    found = published.published_profiles()
-    assert len(found) == 18
-    assert {one.samples for one in found.values()} == {853, 324}
-    assert all(list(one.drops) == perturbations.names("robustbench") for one in found.values())
+    profiles = published.published_profiles()
+    assert len(profiles) == 18
+    assert {profile.samples for profile in profiles.values()} == {853, 324}
+    assert all(list(profile.drops) == perturbations.names("robustbench") for profile in profiles.values())
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_measured_again_a_profile_gives_the_published_numbers(name: str) -> None:
     """Means of 60 runs; that of the most uncertain, the share of severe failures, has a standard error of 1.8 pp."""
-    one, rng = published.published_profiles()[name], np.random.default_rng(0)
-    drawn = [one.draw(one.samples, ("corruptions",), rng)["corruptions"] for _ in range(60)]
+    profile, rng = published.published_profiles()[name], np.random.default_rng(0)
+    drawn = [profile.draw(profile.samples, ("corruptions",), rng)["corruptions"] for _ in range(60)]
     for metric, value in PUBLISHED[name].items():
         about = replace(metrics.get(metric), interval=None, note=None)
         measured = np.mean([metrics.estimate(about, table).value for table in drawn])
@@ -48,15 +48,15 @@ def test_measured_again_a_profile_gives_the_published_numbers(name: str) -> None
 
 
 def test_measured_drops_are_the_published_ones_and_noise_is_taken_out_of_the_true_ones() -> None:
-    one = published.published_profiles()["MMMU-Pro/Molmo2-4B"]
-    assert one.measured["upsample:high"] == pytest.approx(0.056)  # Table 14
-    low = [name for name in one.drops if name.endswith(":low")]
-    assert np.std([one.drops[name] for name in low]) < np.std([one.measured[name] for name in low])
+    profile = published.published_profiles()["MMMU-Pro/Molmo2-4B"]
+    assert profile.measured["upsample:high"] == pytest.approx(0.056)  # Table 14
+    low = [name for name in profile.drops if name.endswith(":low")]
+    assert np.std([profile.drops[name] for name in low]) < np.std([profile.measured[name] for name in low])
 
 
 def test_flips_are_those_of_the_profile_and_fall_on_the_same_samples() -> None:
-    one = published.nothing_lost()
-    table = one.draw(20_000, ("corruptions",), np.random.default_rng(0))["corruptions"]
+    profile = published.nothing_lost()
+    table = profile.draw(20_000, ("corruptions",), np.random.default_rng(0))["corruptions"]
     lost = table.clean[:, None] - table.matrix()
     assert (lost > 0.0).mean() == pytest.approx(profiles.CHURN, abs=0.001)
     assert (lost < 0.0).mean() == pytest.approx(profiles.CHURN, abs=0.001)
@@ -65,12 +65,12 @@ def test_flips_are_those_of_the_profile_and_fall_on_the_same_samples() -> None:
 
 
 def test_the_population_without_chance_has_the_true_values() -> None:
-    one = published.published_profiles()["MMBench/Qwen3-VL-8B"]
-    table = one.exact(4_000, ("corruptions",))["corruptions"]
-    assert metrics.estimate("clean_accuracy", table).value == pytest.approx(one.clean, abs=1e-3)
-    assert metrics.estimate("visual_gain", table).value == pytest.approx(one.clean - one.blind, abs=1e-3)
-    assert metrics.estimate("worst_case_drop", table).value == pytest.approx(max(one.drops.values()), abs=1e-3)
-    assert metrics.estimate("mean_drop", table).value == pytest.approx(sum(one.drops.values()) / 133, abs=1e-3)
+    profile = published.published_profiles()["MMBench/Qwen3-VL-8B"]
+    table = profile.exact(4_000, ("corruptions",))["corruptions"]
+    assert metrics.estimate("clean_accuracy", table).value == pytest.approx(profile.clean, abs=1e-3)
+    assert metrics.estimate("visual_gain", table).value == pytest.approx(profile.clean - profile.blind, abs=1e-3)
+    assert metrics.estimate("worst_case_drop", table).value == pytest.approx(max(profile.drops.values()), abs=1e-3)
+    assert metrics.estimate("mean_drop", table).value == pytest.approx(sum(profile.drops.values()) / 133, abs=1e-3)
 
 
 def test_an_equal_model_has_the_same_answers_or_a_hundredth_of_others() -> None:
@@ -89,8 +89,8 @@ def test_patches_of_a_neutral_model_have_no_excess() -> None:
 
 @pytest.mark.parametrize("name", ["neutral-independent", "neutral-guesses", "neutral-identical", "typical"])
 def test_neutral_models_do_as_well_on_patches_as_on_attempts(name: str) -> None:
-    one = published.typical() if name == "typical" else published.context_profile(name)
-    table = one.draw(20_000, ("patches",), np.random.default_rng(0))["patches"]
+    profile = published.typical() if name == "typical" else published.context_profile(name)
+    table = profile.draw(20_000, ("patches",), np.random.default_rng(0))["patches"]
     assert (present(table.whole_attempts)[:, 0] == table.clean).all()
     for setting in ("patches:2", "patches:3"):
         assert metrics.estimate("pcri_matched", table, setting=setting).value == pytest.approx(0.0, abs=0.01)

@@ -44,20 +44,20 @@ class TestARunAsTruth:
         return run
 
     def test_its_scores_are_the_truth(self, run: Path) -> None:
-        (found,) = recorded.recorded_models(run)
-        assert (found.name, found.dataset, found.samples) == ("model", "data", 20)
-        assert found.settings("corruptions") == ("flip_h", "flip_v")
-        assert found.settings("patches") == ("patches:2",)
-        assert found.patches["patches:2"].shape == (20, 4)
-        assert present(found.attempts).shape == (20, 4)
-        assert found.categories == ("easy", "hard")
-        assert found.clean.mean() == 1.0
-        assert found.blind.mean() == 0.0
-        assert found.chance_levels.mean() == 0.5  # always A, and a guess, are right on half
+        (model,) = recorded.recorded_models(run)
+        assert (model.name, model.dataset, model.samples) == ("model", "data", 20)
+        assert model.settings("corruptions") == ("flip_h", "flip_v")
+        assert model.settings("patches") == ("patches:2",)
+        assert model.patches["patches:2"].shape == (20, 4)
+        assert present(model.attempts).shape == (20, 4)
+        assert model.categories == ("easy", "hard")
+        assert model.clean.mean() == 1.0
+        assert model.blind.mean() == 0.0
+        assert model.chance_levels.mean() == 0.5  # always A, and a guess, are right on half
 
     def test_its_pictures_are_drawn_again_with_all_their_questions(self, run: Path) -> None:
-        (found,) = recorded.recorded_models(run)
-        table = found.draw(2_000, ("corruptions",), np.random.default_rng(0))["corruptions"]
+        (model,) = recorded.recorded_models(run)
+        table = model.draw(2_000, ("corruptions",), np.random.default_rng(0))["corruptions"]
         assert table.samples == 2_000
         assert table.scores("flip_v").mean() == pytest.approx(0.5, abs=0.08)
         assert table.clusters.count == 1_000
@@ -65,30 +65,30 @@ class TestARunAsTruth:
 
     def test_its_categories_are_judged(self, run: Path) -> None:
         """The hard half is lost upside down: a drop of 1 there, of 0 in the other, and of a half in all."""
-        (found,) = recorded.recorded_models(run)
-        table = found.draw(400, ("corruptions/hard", "corruptions/easy"), np.random.default_rng(0))
+        (model,) = recorded.recorded_models(run)
+        table = model.draw(400, ("corruptions/hard", "corruptions/easy"), np.random.default_rng(0))
         assert [metrics.estimate("accuracy_drop", table[f"corruptions/{name}"], "flip_v").value for name in ("hard", "easy")] == [
             1,
             0,
         ]
-        own = Policy(
+        policy = Policy(
             rules=tuple(
                 Rule(name, "accuracy_drop", Bound(high=0.5), "p.yaml:1", where=Scope(category=(name,)))
                 for name in ("hard", "easy", "ocr")
             )
         )
-        simulation = Simulation(own, found, TODAY)
+        simulation = Simulation(policy, model, TODAY)
         assert simulation.planned.left_out == {"ocr": "is about the category ocr, and model has easy, hard"}
         assert {test.strata for _, test in simulation.planned.tests["hard"]} == {2}
         outcomes = simulation.run(400, 3, np.random.default_rng(0)).outcomes
         assert outcomes == {"hard": {Outcome.FAIL: 1.0}, "easy": {Outcome.PASS: 1.0}}
 
     def test_without_attempts_the_rule_on_them_is_named(self, run: Path) -> None:
-        (found,) = recorded.recorded_models(run)
+        (model,) = recorded.recorded_models(run)
         rule = Rule("matched", "pcri_matched", Bound(low=-0.1), "p.yaml:1")
-        own = Policy(rules=(rule,), coverage=Coverage(suites=("patches",)))
-        assert set(plan(own, found).tests) == {"matched"}
-        assert plan(own, replace(found, attempts=None)).left_out == {"matched": "the run made no attempts at whole images"}
+        policy = Policy(rules=(rule,), coverage=Coverage(suites=("patches",)))
+        assert set(plan(policy, model).tests) == {"matched"}
+        assert plan(policy, replace(model, attempts=None)).left_out == {"matched": "the run made no attempts at whole images"}
 
     def test_the_command_judges_it(self, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rules = "- {id: drop, metric: accuracy_drop, max: 20pp}\n- {id: seen, metric: accuracy_above_chance, min: 5pp}\n"

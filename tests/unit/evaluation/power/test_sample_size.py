@@ -62,18 +62,18 @@ def policy(high: float = 0.03, metric: str = "accuracy_drop", where: Scope | Non
     return Policy((Rule("r", metric, Bound(high=high), "a.yaml:3", where or Scope(), treatment=Treatment(**treatment)),))
 
 
-def found(policy: Policy, tests: list[MetricKey], sizes: dict[str, int]) -> list[TooFew]:
+def too_few(policy: Policy, tests: list[MetricKey], sizes: dict[str, int]) -> list[TooFew]:
     return undecidable(policy, tests, sizes, today=TODAY)
 
 
 def sweep(metric: str, n: int, bound: Bound, setting: str = "", dataset: str = "d") -> list[TooFew]:
     """Returns what is found of one rule on a metric of a whole sweep."""
     rule = Rule("r", metric, bound, "a.yaml:3")
-    return found(Policy((rule,)), [MetricKey("m", dataset, metric, setting)], {dataset: n})
+    return too_few(Policy((rule,)), [MetricKey("m", dataset, metric, setting)], {dataset: n})
 
 
 def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() -> None:
-    few = found(policy(), TESTS, SIZES)
+    few = too_few(policy(), TESTS, SIZES)
     ((source, sentence),) = sentences(few)
     assert source == "a.yaml:3"
     assert sentence.startswith("small: with 200 questions even a model that loses nothing is only shown to have ")
@@ -84,8 +84,8 @@ def test_a_rule_that_a_dataset_is_too_small_for_is_named_with_what_would_do() ->
 
 @pytest.mark.parametrize(("few", "more"), [(20, 24), (31, 130)])
 def test_what_would_do_depends_on_no_number_at_hand(few: int, more: int) -> None:
-    (one,), (other,) = (found(policy(), TESTS[1:], {"small": samples}) for samples in (few, more))
-    assert one.enough == other.enough
+    (fewer,), (enough,) = (too_few(policy(), TESTS[1:], {"small": samples}) for samples in (few, more))
+    assert fewer.enough == enough.enough
 
 
 def test_one_number_is_told_by_a_run_and_without_one() -> None:
@@ -101,18 +101,18 @@ def test_undecided_rules_are_known_without_a_search() -> None:
     bounds = (0.01, 0.03, 0.08)
     rules = tuple(replace(policy(high).rules[0], id=str(high)) for high in bounds)
     undecided = undecided_ids(Policy(rules), TESTS, SIZES, today=TODAY, questions={})
-    assert undecided == {few.rule.id for few in found(Policy(rules), TESTS, SIZES)} == {"0.01", "0.03"}
+    assert undecided == {few.rule.id for few in too_few(Policy(rules), TESTS, SIZES)} == {"0.01", "0.03"}
 
 
 def test_what_can_be_decided_is_not_spoken_of() -> None:
-    assert found(policy(high=0.10), TESTS, SIZES) == []
-    assert found(policy(), TESTS, {"large": 869}) == []
-    assert found(policy(where=Scope(dataset=("large",))), TESTS, SIZES) == []
+    assert too_few(policy(high=0.10), TESTS, SIZES) == []
+    assert too_few(policy(), TESTS, {"large": 869}) == []
+    assert too_few(policy(where=Scope(dataset=("large",))), TESTS, SIZES) == []
 
 
 def test_a_smaller_risk_takes_more_samples() -> None:
-    assert found(policy(high=0.02), TESTS, {"large": 1600}) == []
-    assert found(policy(high=0.02, alpha_pass=0.000001), TESTS, {"large": 1600}) != []
+    assert too_few(policy(high=0.02), TESTS, {"large": 1600}) == []
+    assert too_few(policy(high=0.02, alpha_pass=0.000001), TESTS, {"large": 1600}) != []
 
 
 @pytest.mark.parametrize(
@@ -121,40 +121,40 @@ def test_a_smaller_risk_takes_more_samples() -> None:
     ids=["point", "warn", "undecided only warns", "no bound"],
 )
 def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None:
-    assert found(silent, TESTS, SIZES) == []
+    assert too_few(silent, TESTS, SIZES) == []
 
 
 def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
-    assert all(one.enough is None for one in found(policy(high=0.0), TESTS, SIZES))
-    assert "is not decided by 6,800 questions either: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
+    assert all(few.enough is None for few in too_few(policy(high=0.0), TESTS, SIZES))
+    assert "is not decided by 6,800 questions either: loosen the bound" in str(too_few(policy(high=0.0), TESTS, SIZES)[-1])
 
 
 @pytest.mark.parametrize("samples", [20, 100, 200, 260])
 def test_what_is_shown_speaks_of_the_side_of_the_bound(samples: int) -> None:
-    for one in found(policy(high=0.02), TESTS, {"small": samples}):
-        assert "accuracy_drop >= " not in one.shown
-        assert "accuracy_drop <= " in one.shown or "passes in too few of 20 simulated runs" in one.shown
+    for few in too_few(policy(high=0.02), TESTS, {"small": samples}):
+        assert "accuracy_drop >= " not in few.shown
+        assert "accuracy_drop <= " in few.shown or "passes in too few of 20 simulated runs" in few.shown
 
 
 def test_where_larger_sizes_were_not_tried_nobody_is_told_to_loosen_the_bound() -> None:
-    (one, *_) = found(policy(high=0.001), TESTS, {"small": 5})
-    assert one.enough is None
-    assert str(one).endswith(" is not decided by 1,000 questions either")
+    (few, *_) = too_few(policy(high=0.001), TESTS, {"small": 5})
+    assert few.enough is None
+    assert str(few).endswith(" is not decided by 1,000 questions either")
 
 
 def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
     names = [f"{name}:{level}" for name in ("fog", "rain", "frost", "spatter") for level in ("low", "mid", "high")]
     tests = [MetricKey("m", "d", "accuracy_drop", name, "weather", name.partition(":")[2]) for name in names]
-    assert found(policy(), tests[:1], {"d": 450}) == []
-    assert found(policy(), tests, {"d": 400}) != []
-    assert found(policy(), tests, {"d": 900}) == []
+    assert too_few(policy(), tests[:1], {"d": 450}) == []
+    assert too_few(policy(), tests, {"d": 400}) != []
+    assert too_few(policy(), tests, {"d": 900}) == []
 
 
 @pytest.mark.parametrize("setting", ["clean", "no_image", "fog:low"])
 def test_equal_answers_as_in_the_baseline_are_shown_on_clean_pictures_as_elsewhere(setting: str) -> None:
     """A model that loses nothing answers as the earlier run did: no other answer among 300 shows a share of at most 1 %."""
     tests = [MetricKey("m", "d", "baseline_flip_rate", setting)]
-    assert found(policy(0.04, "baseline_flip_rate"), tests, {"d": 300}) == []
+    assert too_few(policy(0.04, "baseline_flip_rate"), tests, {"d": 300}) == []
 
 
 @pytest.mark.parametrize("metric", ["worst_case_drop", "worst_at_low"])
@@ -162,8 +162,8 @@ def test_the_largest_drop_takes_as_many_samples_as_all_drops_at_once(metric: str
     names = [f"{name}:low" for name in ("fog", "rain", "frost", "spatter", "glass_blur", "motion_blur", "contrast", "brightness")]
     cells = [MetricKey("m", "d", "accuracy_drop", name, "weather", "low") for name in names]
     worst = MetricKey("m", "d", metric)
-    assert bool(found(policy(metric=metric), [*cells, worst], {"d": 400})) == bool(found(policy(), cells, {"d": 400}))
-    assert found(policy(metric=metric), [cells[0], worst], {"d": 450}) == []
+    assert bool(too_few(policy(metric=metric), [*cells, worst], {"d": 400})) == bool(too_few(policy(), cells, {"d": 400}))
+    assert too_few(policy(metric=metric), [cells[0], worst], {"d": 450}) == []
 
 
 @pytest.mark.study
@@ -204,12 +204,12 @@ def test_every_metric_of_a_sweep_is_told_of(metric: str, bound: Bound, setting: 
 def test_patches_are_told_of(metric: str, low: float) -> None:
     tests = [MetricKey("m", "d", metric, f"patches:{grid}", "patches") for grid in (2, 3)]
     rule = Policy((Rule("r", metric, Bound(low=low), "a.yaml:3"),))
-    assert found(rule, tests, {"d": 15}) != []
-    assert found(rule, tests, {"d": 2000}) == []
+    assert too_few(rule, tests, {"d": 15}) != []
+    assert too_few(rule, tests, {"d": 2000}) == []
 
 
 def test_a_bound_that_the_best_model_does_not_keep_is_no_matter_of_samples() -> None:
-    assert found(policy(high=-0.05), TESTS, {"large": 5000}) == []
+    assert too_few(policy(high=-0.05), TESTS, {"large": 5000}) == []
 
 
 def test_a_test_that_a_waiver_speaks_about_is_left_out() -> None:
@@ -228,7 +228,7 @@ def test_several_questions_about_a_picture_show_more_than_one_at_best() -> None:
 def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
     names = {f"d{place}": 100 + place for place in range(5)}
     tests = [replace(TESTS[0], dataset=name) for name in names]
-    ((_, sentence),) = sentences(found(policy(), tests, names))
+    ((_, sentence),) = sentences(too_few(policy(), tests, names))
     assert sentence.startswith("d0, d1, d2 and 2 more: at the fewest, with 100 questions even a model that ")
     assert "; rule r (accuracy_drop <= 0.03, " in sentence
 
@@ -268,7 +268,7 @@ def test_policies_name_the_images_that_they_need(name: str) -> None:
 @pytest.mark.parametrize("metric", ["thinking_gain", "fixation_rate", "resolution_correlation", "corpus_drop"])
 def test_what_cannot_be_told_is_named(metric: str) -> None:
     rule = policy(metric=metric)
-    assert [one.metric for one in rules_without_sample_size(rule)] == [metric]
+    assert [bound_rule.metric for bound_rule in rules_without_sample_size(rule)] == [metric]
     assert rules_without_sample_size(policy(metric=metric, judge=JudgedBy.POINT)) == []
     assert sweep(metric, 20, Bound(high=0.1)) == []
 
@@ -297,14 +297,14 @@ def test_of_shipped_policies_is_warned_what_the_judge_leaves_undecided(name: str
     blocking = [rule for rule in policy.rules if rule.treatment.on_inconclusive is OnInconclusive.FAIL]
     everywhere = replace(policy, rules=tuple(replace(rule, where=replace(rule.where, dataset=())) for rule in blocking))
     power = Simulation(everywhere, truth, TODAY).run(40, 20, np.random.default_rng(7))
-    told = warned(policy, 40)
+    shown = warned(policy, 40)
     for rule, outcomes in power.outcomes.items():
         undecided = outcomes.get(Outcome.INCONCLUSIVE, 0.0)
-        unchanged = metrics.get(everywhere.rules[[one.id for one in everywhere.rules].index(rule)].metric).unchanged
+        unchanged = metrics.get(everywhere.rules[[written.id for written in everywhere.rules].index(rule)].metric).unchanged
         if undecided >= 0.6 and unchanged is not None:  # 20 runs: of more than 0.35 of all, at a risk of 2 %
-            assert rule in told, (rule, undecided)
+            assert rule in shown, (rule, undecided)
         if undecided == 0.0:
-            assert rule not in told, (rule, undecided)
+            assert rule not in shown, (rule, undecided)
 
 
 @pytest.mark.study
@@ -339,13 +339,13 @@ def test_attacks_and_confidence_are_told_of(metric: str, bound: Bound, setting: 
     family = "" if setting == "clean" else "family"
     tests = [MetricKey("m", "d", metric, setting, family)]
     assert rules_without_sample_size(rule) == []
-    (few,) = found(rule, tests, {"d": 6})
+    (few,) = too_few(rule, tests, {"d": 6})
     assert few.enough
-    assert found(rule, tests, {"d": 2000}) == []
+    assert too_few(rule, tests, {"d": 2000}) == []
     assert undecided_ids(rule, tests, {"d": 6}, today=TODAY, questions={"d": 15}) == {"r"}
 
 
 def test_of_confidence_a_calibrated_model_is_spoken_of() -> None:
     rule = policy(0.1, "expected_calibration_error")
-    (few,) = found(rule, [MetricKey("m", "d", "expected_calibration_error", "clean")], {"d": 100})
+    (few,) = too_few(rule, [MetricKey("m", "d", "expected_calibration_error", "clean")], {"d": 100})
     assert few.shown.startswith("even a model that is right in 88 % and as sure as that is only shown to have ")

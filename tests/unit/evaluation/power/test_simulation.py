@@ -50,9 +50,9 @@ def test_a_model_far_inside_is_go_and_one_far_outside_no_go() -> None:
 def test_at_the_bound_a_verdict_is_wrong_about_as_often_as_it_says() -> None:
     """A proportion of .85 at the bound of .85: each of PASS and FAIL in 5 % of runs; 200 runs have an error of 1.5 %."""
     at_the_bound = replace(NOTHING, clean=0.85)
-    found = simulated(at_the_bound, rule("clean_accuracy", low=0.85), n=853, runs=200).outcomes["clean_accuracy"]
-    assert found[Outcome.PASS] == pytest.approx(0.05, abs=0.045)
-    assert found[Outcome.FAIL] == pytest.approx(0.05, abs=0.045)
+    shares = simulated(at_the_bound, rule("clean_accuracy", low=0.85), n=853, runs=200).outcomes["clean_accuracy"]
+    assert shares[Outcome.PASS] == pytest.approx(0.05, abs=0.045)
+    assert shares[Outcome.FAIL] == pytest.approx(0.05, abs=0.045)
 
 
 def test_risk_is_shared_by_all_tests_that_a_run_plans() -> None:
@@ -92,14 +92,14 @@ class Plain(Simulation):
 )
 def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profile, n: int) -> None:
     """Of many settings at most two are judged, and by p-values: judged one by one, by their intervals, they conclude the same."""
-    own = replace(on_few_settings(truth), churn=0.01, lost=0.02)
+    profile = replace(on_few_settings(truth), churn=0.01, lost=0.02)
     rng, seen = np.random.default_rng(0), set()
-    quick, plain = (kind(policy(*EVERY), own, TODAY) for kind in (Simulation, Plain))
+    quick, plain = (kind(policy(*EVERY), profile, TODAY) for kind in (Simulation, Plain))
     for _ in range(2):
-        tables = own.draw(n, ("corruptions",), rng)
-        found = quick.outcomes(tables)
-        assert found == plain.outcomes(tables)
-        seen |= set(found.values())
+        tables = profile.draw(n, ("corruptions",), rng)
+        outcomes = quick.outcomes(tables)
+        assert outcomes == plain.outcomes(tables)
+        seen |= set(outcomes.values())
     assert {Outcome.FAIL, Outcome.INCONCLUSIVE} <= seen
 
 
@@ -107,10 +107,10 @@ def test_a_category_of_which_nothing_was_drawn_has_no_say() -> None:
     """Of a file with 50 samples in each of two categories two are drawn, about half of the time of one category."""
     labels = ("easy",) * 50 + ("hard",) * 50
     truth = replace(NOTHING, grouping=Grouping(np.arange(100), 0.5, labels))
-    own = rule("accuracy_drop", high=1.0, where=Scope(category=("*",)), treatment=Treatment(judge=JudgedBy.POINT))
-    found = simulated(truth, own, n=2, runs=20).outcomes["accuracy_drop"]
-    assert found == {Outcome.PASS: 1.0}
-    absent = replace(own, where=Scope(category=("hard",)))
+    drop = rule("accuracy_drop", high=1.0, where=Scope(category=("*",)), treatment=Treatment(judge=JudgedBy.POINT))
+    shares = simulated(truth, drop, n=2, runs=20).outcomes["accuracy_drop"]
+    assert shares == {Outcome.PASS: 1.0}
+    absent = replace(drop, where=Scope(category=("hard",)))
     assert simulated(truth, absent, n=1, runs=20).outcomes["accuracy_drop"].keys() == {Outcome.PASS, Outcome.NOT_APPLICABLE}
 
 
@@ -178,15 +178,15 @@ MATCHED = rule("pcri_matched", low=-0.1)
 )
 def test_patches_are_compared_with_as_many_attempts(name: str, outcome: Outcome) -> None:
     truth = published.context_profile(name)
-    found = Simulation(policy(MATCHED, suites=("patches",)), truth, TODAY)
-    assert [test.setting for _, test in found.planned.tests["pcri_matched"]] == ["patches:2", "patches:3"]
-    assert found.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9
+    simulation = Simulation(policy(MATCHED, suites=("patches",)), truth, TODAY)
+    assert [test.setting for _, test in simulation.planned.tests["pcri_matched"]] == ["patches:2", "patches:3"]
+    assert simulation.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9
 
 
 def test_several_models_all_have_to_be_go() -> None:
-    one = simulated(replace(NOTHING, clean=0.87), rule("clean_accuracy", low=0.85), n=853, runs=100)
-    three = one.of_models(3)
-    assert three.share(Decision.GO) == pytest.approx(one.share(Decision.GO) ** 3)
+    single = simulated(replace(NOTHING, clean=0.87), rule("clean_accuracy", low=0.85), n=853, runs=100)
+    three = single.of_models(3)
+    assert three.share(Decision.GO) == pytest.approx(single.share(Decision.GO) ** 3)
     assert sum(three.decisions.values()) == pytest.approx(1.0)
 
 

@@ -51,12 +51,12 @@ class Lanes(ScriptedBackend):
         return Prepared(request, inputs=request.key, bytes=1000)
 
     def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        assert all(one.inputs == one.request.key for one in prepared)
+        assert all(item.inputs == item.request.key for item in prepared)
         with self.lock:
             self.inside += 1
             self.most_inside = max(self.inside, self.most_inside)
-            self.batches.append([one.request for one in prepared])
-        answers = self.infer([one.request for one in prepared])
+            self.batches.append([item.request for item in prepared])
+        answers = self.infer([item.request for item in prepared])
         with self.lock:
             self.inside -= 1
             self.held -= 1000 * len(prepared)
@@ -103,7 +103,7 @@ def test_a_batch_is_put_together_while_another_is_computed(world: World, *, mixe
     evaluator, backend = world.evaluator(batch_size=4), Overlapping(world, mixes=mixes)
     evaluator.open_backend = lambda _ref: backend
     evaluator.expect(map(CellRequest, CELLS))
-    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert [evaluator.result(planned).n_inferred for planned in CELLS] == [6] * 5
     assert backend.met
     assert mixes or all(len({request.setting for request in batch}) == 1 for batch in backend.batches)
 
@@ -113,7 +113,7 @@ def test_under_a_time_limit_no_batch_waits_for_another_one(world: World) -> None
     backend.overlaps = True  # type: ignore[attr-defined]
     evaluator.open_backend = lambda _ref: backend
     evaluator.expect(map(CellRequest, CELLS))
-    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert [evaluator.result(planned).n_inferred for planned in CELLS] == [6] * 5
     assert backend.most_inside == 1
 
 
@@ -122,11 +122,11 @@ def test_under_a_time_limit_no_batch_waits_for_another_one(world: World) -> None
 @pytest.mark.parametrize(("lanes", "mixes"), [(1, False), (1, True), (2, True)])
 def test_what_is_expected_changes_no_result(world: World, threads: int, batch_size: int, lanes: int, *, mixes: bool) -> None:
     world.model.answer = by_pixels
-    plain = [facts(world.evaluator(threads=1).result(one)) for one in CELLS]
+    plain = [facts(world.evaluator(threads=1).result(planned)) for planned in CELLS]
     world.directory /= "expected"
     evaluator, backend = opened(world, lanes=lanes, mixes=mixes, threads=threads, batch_size=batch_size)
     evaluator.expect([CellRequest(CELLS[0], [0, 2]), *map(CellRequest, CELLS)])
-    assert [facts(evaluator.result(one)) for one in CELLS] == plain
+    assert [facts(evaluator.result(planned)) for planned in CELLS] == plain
     assert (evaluator.inferred, len(evaluator.store)) == (30, 30)
     assert backend.most_inside <= lanes
     assert max(map(len, backend.batches)) <= batch_size
@@ -142,20 +142,20 @@ def test_a_backend_gets_as_many_requests_as_it_says(world: World, size: int | No
 
 def test_a_pull_of_few_samples_is_filled_up_with_what_is_expected(world: World) -> None:
     evaluator, backend = opened(world, batch_size=8)
-    first = [CellRequest(one, [0, 3, 5]) for one in CELLS[:4]]
+    first = [CellRequest(planned, [0, 3, 5]) for planned in CELLS[:4]]
     evaluator.expect(first)
     for want in first:
         assert evaluator.result(want.cell, want.places).values.tolist() == [1.0] * 3
-    asked = [[(request.setting, request.sample_id) for request in batch] for batch in backend.batches]
-    assert [len(batch) for batch in asked] == [8, 4]
-    assert asked[0] == [*((s, q) for s in ("clean", "invert") for q in ("q0", "q3", "q5")), ("flip_v", "q0"), ("flip_v", "q3")]
+    batches = [[(request.setting, request.sample_id) for request in batch] for batch in backend.batches]
+    assert [len(batch) for batch in batches] == [8, 4]
+    assert batches[0] == [*((s, q) for s in ("clean", "invert") for q in ("q0", "q3", "q5")), ("flip_v", "q0"), ("flip_v", "q3")]
 
 
 def test_a_batch_keeps_to_one_cell_where_answers_depend_on_it(world: World) -> None:
     evaluator, backend = opened(world, batch_size=4, mixes=False)
     evaluator.expect(map(CellRequest, CELLS))
-    for one in CELLS:
-        evaluator.result(one)
+    for planned in CELLS:
+        evaluator.result(planned)
     assert all(len({request.setting for request in batch}) == 1 for batch in backend.batches)
     assert sorted(map(len, backend.batches)) == [2] * 5 + [4] * 5
 
@@ -188,7 +188,7 @@ def test_equal_inputs_are_asked_once_across_cells(world: World, batch_size: int,
     same = [cell(name) for name in ("clean", "flip_v+flip_v", "flip_h+flip_h")]
     evaluator, _ = opened(world, batch_size=batch_size, lanes=lanes)
     evaluator.expect(map(CellRequest, same))
-    results = [evaluator.result(one) for one in same]
+    results = [evaluator.result(planned) for planned in same]
     assert sorted(world.model.asked_about) == [f"q{i}" for i in range(6)]
     assert [result.n_inferred for result in results] == [6, 0, 0]
     assert results[0].predictions == results[1].predictions == results[2].predictions
@@ -198,18 +198,18 @@ def test_equal_inputs_are_counted_where_they_are_pulled_first(world: World) -> N
     same = [cell(name) for name in ("clean", "flip_v+flip_v")]
     evaluator, _ = opened(world, batch_size=32)
     evaluator.expect(map(CellRequest, same))
-    assert [evaluator.result(one).n_inferred for one in reversed(same)] == [6, 0]
+    assert [evaluator.result(planned).n_inferred for planned in reversed(same)] == [6, 0]
 
 
 def test_a_picture_that_cannot_be_read_is_an_error_of_its_own_cell(world: World) -> None:
     world.samples[3] = sample(3, images=(MemoryImage(picture(3), broken=True),))
     evaluator, _ = opened(world, batch_size=4)
-    evaluator.expect(CellRequest(one, [0, 3]) for one in CELLS)
-    for one in CELLS[:4]:
-        assert evaluator.result(one, [0, 1, 2]).n_requested == 3
+    evaluator.expect(CellRequest(planned, [0, 3]) for planned in CELLS)
+    for planned in CELLS[:4]:
+        assert evaluator.result(planned, [0, 1, 2]).n_requested == 3
         for _ in range(2):
             with pytest.raises(ImageError, match="cannot be decoded"):
-                evaluator.result(one)
+                evaluator.result(planned)
     assert evaluator.result(cell("no_image")).n_requested == 6
 
 
@@ -223,17 +223,17 @@ def test_an_interrupted_run_loses_the_batches_in_flight_alone(world: World) -> N
     evaluator, backend = opened(world, batch_size=4)
     evaluator.expect(map(CellRequest, CELLS))
     with pytest.raises(KeyboardInterrupt):
-        _ = [evaluator.result(one) for one in CELLS]
+        _ = [evaluator.result(planned) for planned in CELLS]
     evaluator.close()
     lost = {request.key for batch in backend.batches for request in batch if ("flip_v", "q3") in _names(batch)}
-    asked = {request.key for batch in backend.batches for request in batch}
-    stored = Store.open(world.directory).has(asked)
-    assert lost == asked - stored
+    keys = {request.key for batch in backend.batches for request in batch}
+    stored = Store.open(world.directory).has(keys)
+    assert lost == keys - stored
     assert len(lost) == 4
     world.model.answer = lambda _request: "B"
     again, later = opened(world, batch_size=4, owner="after")
     again.expect(map(CellRequest, CELLS))
-    assert [again.result(one).n_requested for one in CELLS] == [6] * 5
+    assert [again.result(planned).n_requested for planned in CELLS] == [6] * 5
     assert sum(map(len, later.batches)) == 30 - len(stored)
 
 
@@ -245,15 +245,15 @@ def test_a_failed_answer_waits_for_whoever_asks_and_is_not_kept(world: World) ->
     world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
     evaluator, _ = opened(world, batch_size=32)
     evaluator.expect(map(CellRequest, CELLS[:2]))
-    assert [evaluator.result(one).count("error") for one in CELLS[:2]] == [1, 1]
+    assert [evaluator.result(planned).count("error") for planned in CELLS[:2]] == [1, 1]
     assert len(evaluator.store) == 10
-    assert len(world.model.asked) == 12
+    assert len(world.model.requests) == 12
 
 
 def test_a_backend_that_fails_ahead_fails_whoever_asks(world: World) -> None:
     class Lost(Lanes):
         def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-            if any(one.request.setting == "invert" for one in prepared):
+            if any(item.request.setting == "invert" for item in prepared):
                 raise BackendError("lost")
             return super().infer_prepared(prepared)
 
@@ -275,8 +275,8 @@ def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatc
     world.samples = [sample(i) for i in range(40)]
     evaluator, backend = opened(world, batch_size=16, threads=2)
     evaluator.expect(map(CellRequest, CELLS))
-    for one in CELLS:
-        evaluator.result(one)
+    for planned in CELLS:
+        evaluator.result(planned)
     assert max(map(len, backend.batches)) == 4  # no_image, whose requests take 1000 bytes each
     most = 8000 + 4000 + 4 * 1576  # what waits, the batch that is computed, and one for each thread beyond the bound
     assert backend.most_held <= most
@@ -287,29 +287,29 @@ def test_a_request_larger_than_all_bounds_is_asked_alone(world: World, monkeypat
     monkeypatch.setattr(queue, "MIXED_BATCH_BYTES", 1)
     evaluator, backend = opened(world, batch_size=16)
     evaluator.expect(map(CellRequest, CELLS))
-    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert [evaluator.result(planned).n_inferred for planned in CELLS] == [6] * 5
     assert {len(batch) for batch in backend.batches} == {1}
 
 
 def test_offline_nothing_is_expected(world: World) -> None:
     world.evaluator().result(cell("clean"))
-    world.model.asked.clear()
+    world.model.requests.clear()
     evaluator = world.evaluator(offline=True)
     evaluator.expect(map(CellRequest, CELLS))
     assert evaluator.result(cell("clean")).n_requested == 6
-    assert world.model.asked == []
-    assert {image.loaded for one in world.samples for image in one.images if isinstance(image, MemoryImage)} == {1}
+    assert world.model.requests == []
+    assert {image.loaded for sample in world.samples for image in sample.images if isinstance(image, MemoryImage)} == {1}
 
 
 def test_stored_answers_are_not_expected_again(world: World) -> None:
-    for one in CELLS:
-        world.evaluator().result(one)
-    world.model.asked.clear()
+    for planned in CELLS:
+        world.evaluator().result(planned)
+    world.model.requests.clear()
     world.samples = [sample(i) for i in range(6)]
     world.samples[0] = dataclasses.replace(world.samples[0], question="How many?")
     evaluator, backend = opened(world, batch_size=32, owner="later")
     evaluator.expect(map(CellRequest, CELLS))
-    assert [evaluator.result(one).n_inferred for one in CELLS] == [1] * 5
+    assert [evaluator.result(planned).n_inferred for planned in CELLS] == [1] * 5
     assert len(backend.batches) == 1
 
 
@@ -350,7 +350,7 @@ def test_what_is_expected_under_patches_stops_at_the_first_right_one(world: Worl
     evaluator, _ = opened(world, batch_size=32, patch_stop=True)
     evaluator.expect([CellRequest(cell("patches:2"))])
     result = evaluator.result(cell("patches:2"))
-    assert (result.n_requested, result.n_unasked, len(world.model.asked)) == (6, 18, 6)
+    assert (result.n_requested, result.n_unasked, len(world.model.requests)) == (6, 18, 6)
 
 
 def test_an_interrupt_ends_the_run_where_the_store_fails_as_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,12 +482,12 @@ def test_pixels_that_are_worked_on_are_bounded(
     made, prepare, lock, inside = evaluator._views.view, backend.prepare, threading.Lock(), {}
     most = [0, 0]
 
-    def view(one: Sample, setting: Setting) -> View:
+    def view(sample: Sample, setting: Setting) -> View:
         with lock:
-            inside[threading.get_ident()] = 3 * sides[int(one.id[1:])] ** 2
+            inside[threading.get_ident()] = 3 * sides[int(sample.id[1:])] ** 2
             most[:] = max(most[0], sum(inside.values())), max(most[1], len(inside))
         time.sleep(0.002)
-        return made(one, setting)
+        return made(sample, setting)
 
     def prepared(request: Request) -> Prepared:
         time.sleep(0.002)
@@ -499,7 +499,7 @@ def test_pixels_that_are_worked_on_are_bounded(
     monkeypatch.setattr(backend, "prepare", prepared)
     cells = [cell(name) for name in ("clean", *settings)]
     evaluator.expect(map(CellRequest, cells))
-    assert [evaluator.result(one).n_requested for one in cells] == [8] * len(cells)
+    assert [evaluator.result(planned).n_requested for planned in cells] == [8] * len(cells)
     assert most[0] <= max(room, 4800)
     assert most[1] == 1 or room >= 4800 + 432  # a large picture and a small one
 
@@ -518,7 +518,7 @@ def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pyte
     monkeypatch.setattr(evaluator._views, "view", counted)
     evaluator.result(cell("invert"))
     assert len(made) == 1
-    assert len(world.model.asked) == 6
+    assert len(world.model.requests) == 6
 
 
 def test_a_backend_that_takes_one_request_at_a_time_has_as_many_in_flight_as_it_says(world: World) -> None:

@@ -20,31 +20,31 @@ def free(number: int, target: str | tuple[str, ...], **facts: str) -> Sample:
 
 def test_the_majority_of_yes_and_no() -> None:
     samples = [closed(number, "no" if number < 8 else "yes") for number in range(10)]
-    found = chance_level(samples)
-    assert found.scores.tolist() == [1.0] * 8 + [0.0] * 2
-    assert found.note == "always 'No' gets 80.0 % of 10 yes/no questions"
-    assert found.scores.mean() == 0.8
+    level = chance_level(samples)
+    assert level.scores.tolist() == [1.0] * 8 + [0.0] * 2
+    assert level.note == "always 'No' gets 80.0 % of 10 yes/no questions"
+    assert level.scores.mean() == 0.8
 
 
 def test_where_no_answer_is_better_than_guessing_it_is_guessing() -> None:
     samples = [*(closed(number, "yes" if number % 2 else "no") for number in range(4)), free(4, "a cat"), free(5, "a dog")]
-    found = chance_level(samples)
-    assert (found.scores.tolist(), found.note) == ([0.5] * 4 + [0.0] * 2, "")
+    level = chance_level(samples)
+    assert (level.scores.tolist(), level.note) == ([0.5] * 4 + [0.0] * 2, "")
 
 
 def test_the_commonest_letter_of_a_choice() -> None:
     texts = dict(zip("ABCD", "wxyz", strict=True))
     samples = [sample(number, options=texts, target=letter) for number, letter in enumerate("AAABCD")]
-    found = chance_level(samples)
-    assert found.scores.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-    assert found.note == "always A gets 50.0 % of 6 multiple-choice questions"
+    level = chance_level(samples)
+    assert level.scores.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert level.note == "always A gets 50.0 % of 6 multiple-choice questions"
 
 
 def test_the_commonest_text_of_a_choice_whose_letters_are_shuffled() -> None:
     orders = ({"A": "no", "B": "yes"}, {"A": "yes", "B": "no"})
     samples = [sample(number, options=orders[number % 2], target="AB"[number % 2]) for number in range(4)]
-    found = chance_level(samples)
-    assert (found.scores.tolist(), found.note) == (
+    level = chance_level(samples)
+    assert (level.scores.tolist(), level.note) == (
         [1.0] * 4,
         "always the option 'no' gets 100.0 % of 4 multiple-choice questions",
     )

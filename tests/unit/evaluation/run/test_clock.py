@@ -31,9 +31,9 @@ def test_files_as_old_as_they_usually_are_say_nothing(tmp_path: Path, ahead: tim
     changed(tmp_path / "predictions.sqlite", min(ahead, timedelta(minutes=2)))
     (tmp_path / "runs" / "notes").mkdir(parents=True)
     (tmp_path / "runs" / "99999999-999999-abcdef01").mkdir()
-    found = clock(tmp_path)
-    assert not found.behind
-    assert found.latest == found.today
+    read = clock(tmp_path)
+    assert not read.behind
+    assert read.latest == read.today
 
 
 @pytest.mark.parametrize("name", ["policy.yaml", "predictions.sqlite", "predictions.sqlite-wal", "run"])
@@ -44,9 +44,9 @@ def test_what_was_made_later_is_named(tmp_path: Path, name: str) -> None:
         path.mkdir(parents=True)
     else:
         path = changed(tmp_path / name, ahead)
-    found = clock(tmp_path)
-    assert str(path) in found.behind
-    assert (found.latest - found.today).days in (7, 8)
+    read = clock(tmp_path)
+    assert str(path) in read.behind
+    assert (read.latest - read.today).days in (7, 8)
 
 
 def test_the_day_is_that_of_universal_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

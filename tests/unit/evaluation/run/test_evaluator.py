@@ -35,7 +35,7 @@ def test_every_sample_is_asked_and_scored(world: World) -> None:
     world.model.answer = lambda request: {"q1": "A", "q2": "no idea"}.get(request.sample_id, "B")
     result = world.evaluator().result(cell("invert"))
     assert world.model.asked_about == EVERYONE
-    assert [one.id for one in result.samples] == EVERYONE
+    assert [sample.id for sample in result.samples] == EVERYONE
     assert result.values.tolist() == [1, 0, 0, 1, 1, 1]
     assert (result.count("scored"), result.count("unparsed"), result.count("error")) == (5, 1, 0)
     assert (result.n_requested, result.n_inferred) == (6, 6)
@@ -56,15 +56,15 @@ def test_no_question_is_made_that_nobody_comes_to(world: World) -> None:
 def test_what_is_sent(world: World) -> None:
     """Nothing is shown without image, and a model that writes first is offered no letters."""
     world.evaluator().result(cell("invert"))
-    request = world.model.asked[3]
+    request = world.model.requests[3]
     assert np.array_equal(request.images[0], 255 - picture(3))
     assert request.text.startswith("Question: Number 3?\nOptions:\nA. cat\n")
     assert (request.choices, request.sample_id, request.setting) == (("A", "B"), "q3", "invert")
     assert request.max_new_tokens == 2048
     world.refs["model"] = ModelRef("model", "scripted", "", prompt_mode="cot")
-    world.model.asked.clear()
+    world.model.requests.clear()
     world.evaluator(owner="later").result(cell("no_image"))
-    assert {(request.images, request.choices) for request in world.model.asked} == {((), ())}
+    assert {(request.images, request.choices) for request in world.model.requests} == {((), ())}
 
 
 @pytest.mark.parametrize("answer", ["letters", "text"])
@@ -83,7 +83,7 @@ def test_an_answer_of_another_method_than_asked_for_is_refused_also_from_the_sto
 def test_asking_twice_infers_once(world: World) -> None:
     evaluator = world.evaluator()
     assert evaluator.result(cell("invert")) is evaluator.result(cell("invert"))
-    assert len(world.model.asked) == 6
+    assert len(world.model.requests) == 6
 
 
 def test_another_run_finds_everything_in_the_store_and_makes_no_view(world: World) -> None:
@@ -91,10 +91,10 @@ def test_another_run_finds_everything_in_the_store_and_makes_no_view(world: Worl
     world.samples = [sample(i) for i in range(6)]
     evaluator = world.evaluator(owner="later")
     again = evaluator.result(cell("invert"))
-    assert len(world.model.asked) == 6
+    assert len(world.model.requests) == 6
     assert again.predictions == first.predictions
     assert (again.n_inferred, evaluator.inferred, evaluator.recalled) == (0, 0, 6)
-    assert {image.loaded for one in world.samples for image in one.images if isinstance(image, MemoryImage)} == {0}
+    assert {image.loaded for sample in world.samples for image in sample.images if isinstance(image, MemoryImage)} == {0}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -108,7 +108,7 @@ def test_a_run_that_was_interrupted_resumes_where_it_stopped(world: World, seed:
     with pytest.raises(KeyboardInterrupt):
         world.evaluator(seed=seed).result(cell("gaussian_noise:low"))
     world.model.answer = lambda _request: "B"
-    world.model.asked.clear()
+    world.model.requests.clear()
     result = world.evaluator(owner="after", seed=seed).result(cell("gaussian_noise:low"))
     assert world.model.asked_about == ["q4", "q5"]  # the batch that was lost, and nothing else
     assert (result.n_inferred, result.values.tolist()) == (2, [1.0] * 6)
@@ -137,7 +137,7 @@ def test_a_failed_inference_is_no_answer_and_is_tried_again(world: World) -> Non
     result = world.evaluator().result(cell("clean"))
     assert result.count("error") == 1
     assert math.isnan(result.values[2])
-    world.model.asked.clear()
+    world.model.requests.clear()
     world.model.answer = lambda _request: "B"
     assert world.evaluator(owner="later").result(cell("clean")).values.tolist() == [1.0] * 6
     assert world.model.asked_about == ["q2"]
@@ -188,8 +188,8 @@ def test_parts_that_come_at_once_are_stored_in_one_transaction(world: World, mon
 
 def test_results_of_some_samples_are_kept_until_others_are_asked_about_and_told_once(world: World) -> None:
     evaluator = world.evaluator()
-    told: list[tuple[int, ...] | None] = []
-    evaluator.witness = lambda result: told.append(result.places)
+    places: list[tuple[int, ...] | None] = []
+    evaluator.witness = lambda result: places.append(result.places)
     first = evaluator.result(cell("invert"), [3, 1])
     assert evaluator.result(cell("invert"), (3, 1)) is first
     assert evaluator.result(cell("invert"), [1]).keys == first.keys[1:]
@@ -199,7 +199,7 @@ def test_results_of_some_samples_are_kept_until_others_are_asked_about_and_told_
     whole = evaluator.result(cell("invert"))
     assert whole.places is None
     assert evaluator.result(cell("invert"), [3, 1]).keys == (whole.keys[3], whole.keys[1]) == first.keys
-    assert told == [(3, 1), (2,), (0, 4, 5)]
+    assert places == [(3, 1), (2,), (0, 4, 5)]
     for place in range(6):
         evaluator.result(cell("invert"), [place])
         evaluator.result(cell("invert"), [place, (place + 1) % 6])
@@ -221,10 +221,10 @@ def test_offline_says_how_many_answers_are_missing(world: World) -> None:
 def test_offline_answers_come_from_the_store(world: World) -> None:
     for name in ("clean", "no_image", "gaussian_noise:low"):
         world.evaluator().result(cell(name))
-    world.model.asked.clear()
+    world.model.requests.clear()
     for name in ("clean", "no_image", "gaussian_noise:low"):
         assert world.evaluator(offline=True).result(cell(name)).values.tolist() == [1.0] * 6
-    assert not world.model.asked
+    assert not world.model.requests
 
 
 CHANGES = {
@@ -239,7 +239,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_sample_is_asked_again(world: World, change: str) -> None:
     world.evaluator().result(cell("clean"))
-    world.model.asked.clear()
+    world.model.requests.clear()
     world.samples[1] = dataclasses.replace(world.samples[1], **CHANGES[change])  # type: ignore[arg-type]  # fields by name
     assert world.evaluator(owner="later").result(cell("clean")).n_inferred == 1
     assert world.model.asked_about == ["q1"]
@@ -276,7 +276,7 @@ def test_identical_pixels_and_questions_share_an_answer(world: World, batch_size
     twin = dataclasses.replace(world.samples[0], id="twin")
     world.samples = [world.samples[0], twin, world.samples[1]]
     result = world.evaluator(batch_size=batch_size).result(cell("invert"))
-    assert len(world.model.asked) == result.n_inferred == 2
+    assert len(world.model.requests) == result.n_inferred == 2
     assert result.predictions[0] == result.predictions[1]
 
 
@@ -537,4 +537,4 @@ def test_an_unknown_scorer_is_refused_before_anything_is_asked(world: World) -> 
     evaluator = world.evaluator()
     with pytest.raises(UnknownName, match=r"dataset 'data', sample 'q4': unknown scorer 'exactt'\. Did you mean 'exact'\?"):
         evaluator.result(cell("clean"))
-    assert world.model.asked == []
+    assert world.model.requests == []

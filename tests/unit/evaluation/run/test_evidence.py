@@ -26,8 +26,8 @@ def shown(evaluator: Evaluator, of: Cell) -> tuple[Example, ...]:
 
 
 def pixels(folder: Path, file: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    with Image.open(folder / file) as found:
-        return np.asarray(found.convert("RGB"))
+    with Image.open(folder / file) as image:
+        return np.asarray(image.convert("RGB"))
 
 
 def wrong_when_mirrored(request: Request) -> str:
@@ -36,8 +36,8 @@ def wrong_when_mirrored(request: Request) -> str:
 
 def test_a_sample_that_turned_wrong_is_shown_before_and_after(world: World, tmp_path: Path) -> None:
     world.model.answer = wrong_when_mirrored
-    found = shown(world.evaluator(pictures=tmp_path / "pictures"), cell("flip_v"))
-    first = found[0]
+    examples = shown(world.evaluator(pictures=tmp_path / "pictures"), cell("flip_v"))
+    first = examples[0]
     assert (first.sample, first.kind, first.question, first.target) == ("q1", "newly_wrong", "Number 1?", "B")
     assert (first.options, first.category) == ({"A": "cat", "B": "dog"}, "odd")
     assert [(reply.about, reply.text, reply.answer, reply.value) for reply in first.replies] == [
@@ -56,7 +56,7 @@ def test_a_sample_that_turned_wrong_is_shown_before_and_after(world: World, tmp_
 def test_they_are_spread_over_categories_and_few(world: World) -> None:
     world.samples = [sample(number, category="a" if number < 5 else "b") for number in range(8)]
     world.model.answer = wrong_when_mirrored
-    assert [one.sample for one in shown(world.evaluator(), cell("flip_v"))] == ["q1", "q5", "q2"]
+    assert [example.sample for example in shown(world.evaluator(), cell("flip_v"))] == ["q1", "q5", "q2"]
     assert spread([], world.samples, 3) == []
 
 
@@ -83,8 +83,8 @@ def test_of_patches_both_ways_are_shown_with_frames(world: World, tmp_path: Path
     whole_only, patch_only = shown(world.evaluator(pictures=tmp_path / "pictures"), cell("patches:2"))
     names = ["clean", "patch 1,1", "patch 1,2", "patch 2,1", "patch 2,2"]
     assert (whole_only.sample, whole_only.kind, patch_only.sample, patch_only.kind) == ("q0", "whole_only", "q1", "patch_only")
-    for one in (whole_only, patch_only):
-        assert [reply.about for reply in one.replies] == [each.caption for each in one.pictures] == names
+    for example in (whole_only, patch_only):
+        assert [reply.about for reply in example.replies] == [each.caption for each in example.pictures] == names
     assert [each.frame for each in whole_only.pictures] == ["right", *["wrong"] * 4]
     assert [each.frame for each in patch_only.pictures] == ["wrong", "wrong", "right", "wrong", "wrong"]
     assert [reply.value for reply in patch_only.replies] == [0, 0, 1, 0, 0]
@@ -94,9 +94,9 @@ def test_of_patches_both_ways_are_shown_with_frames(world: World, tmp_path: Path
 def test_at_most_four_of_each_kind(world: World) -> None:
     world.samples = [sample(number) for number in range(12)]
     world.model.answer = lambda request: "B" if request.images[0].shape == (12, 16, 3) else "A"
-    found = shown(world.evaluator(), cell("patches:2"))
-    assert [one.sample for one in found] == ["q0", "q1", "q2", "q3"]
-    assert {one.kind for one in found} == {"whole_only"}
+    examples = shown(world.evaluator(), cell("patches:2"))
+    assert [example.sample for example in examples] == ["q0", "q1", "q2", "q3"]
+    assert {example.kind for example in examples} == {"whole_only"}
 
 
 def test_equal_views_share_a_file_and_a_repeated_run_makes_none(world: World, tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_offline_there_are_the_pictures_that_there_are(world: World, tmp_path: P
     world.model.answer = wrong_when_mirrored
     folder = tmp_path / "pictures"
     without = shown(world.evaluator(), cell("flip_v"))
-    assert all(one.pictures == () and len(one.replies) == 2 for one in without)
-    assert [one.pictures for one in shown(world.evaluator(offline=True, pictures=folder), cell("flip_v"))] == [(), (), ()]
+    assert all(example.pictures == () and len(example.replies) == 2 for example in without)
+    assert [example.pictures for example in shown(world.evaluator(offline=True, pictures=folder), cell("flip_v"))] == [(), (), ()]
     assert not folder.exists()
     made = shown(world.evaluator(pictures=folder), cell("flip_v"))
     assert shown(world.evaluator(offline=True, pictures=folder), cell("flip_v")) == made
@@ -127,27 +127,27 @@ def test_offline_there_are_the_pictures_that_there_are(world: World, tmp_path: P
 
 def test_of_several_images_those_that_changed_are_shown_again(world: World, tmp_path: Path) -> None:
     images = tuple(MemoryImage(picture(number)) for number in (0, 10, 11))
-    asked = sample(
+    question = sample(
         0, images=images, question=f"{IMAGE_MARK} Which is it?", options={"A": IMAGE_MARK, "B": IMAGE_MARK}, perturbed=(1, 2)
     )
-    world.samples = [asked]
+    world.samples = [question]
     world.model.answer = lambda request: "A" if request.setting == "flip_v" else "B"
-    (found,) = shown(world.evaluator(pictures=tmp_path), cell("flip_v"))
-    assert found.question == "[picture 1] Which is it?"
-    assert found.options == {"A": "[picture]", "B": "[picture]"}
+    (example,) = shown(world.evaluator(pictures=tmp_path), cell("flip_v"))
+    assert example.question == "[picture 1] Which is it?"
+    assert example.options == {"A": "[picture]", "B": "[picture]"}
     captions = ["clean, image 1", "clean, A", "clean, B", "flip_v, A", "flip_v, B"]
-    assert [each.caption for each in found.pictures] == captions
+    assert [each.caption for each in example.pictures] == captions
     assert image_names(sample(0, images=images)) == ["image 1", "image 2", "image 3"]
 
 
 def test_they_survive_json_and_long_texts_are_cut(world: World) -> None:
     world.samples = [sample(0, question="why? " * 300)]
     world.model.answer = lambda request: "I do not know. " * 99 if request.setting == "flip_v" else "B"
-    found = shown(world.evaluator(), cell("flip_v"))
-    assert (len(found[0].question), len(found[0].replies[1].text)) == (500, 500)
-    assert found[0].replies[1].state == "unparsed"
-    record = Record("cell", "x", "model", "data", examples=found)
-    assert Record.from_json(record.to_json()).examples == found
+    examples = shown(world.evaluator(), cell("flip_v"))
+    assert (len(examples[0].question), len(examples[0].replies[1].text)) == (500, 500)
+    assert examples[0].replies[1].state == "unparsed"
+    record = Record("cell", "x", "model", "data", examples=examples)
+    assert Record.from_json(record.to_json()).examples == examples
 
 
 def test_a_sample_with_a_failed_patch_shows_neither(world: World, tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_a_sample_with_a_failed_patch_shows_neither(world: World, tmp_path: Path
     world.model.answer = lambda request: (
         failed_prediction("down") if request.images[0].tobytes() == missing else "B" if request.images[0].size == 576 else "A"
     )
-    found = shown(world.evaluator(pictures=tmp_path), cell("patches:2"))
-    assert "q1" not in [one.sample for one in found]
-    assert not any(math.isnan(reply.value) for one in found for reply in one.replies)
+    examples = shown(world.evaluator(pictures=tmp_path), cell("patches:2"))
+    assert "q1" not in [example.sample for example in examples]
+    assert not any(math.isnan(reply.value) for example in examples for reply in example.replies)
 
 
 def test_patches_are_named_by_row_and_column() -> None:

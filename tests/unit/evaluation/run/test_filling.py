@@ -100,12 +100,12 @@ def test_parts_ask_everything_once(world: World) -> None:
         fill(fillings[-1], world.evaluator(), CELLS)
     whole = Filling(Shard(1, 1))
     world.directory = directory / "whole"
-    asked = set(requests)
-    assert len(requests) == len(asked)
+    once = set(requests)
+    assert len(requests) == len(once)
     assert min(filling.answered for filling in fillings) > 0
     done = fill(whole, world.evaluator(), CELLS)
     assert {str(cell.setting) for cell in done} >= {str(cell.setting) for cell in CELLS}
-    assert set(requests) == asked
+    assert set(requests) == once
     assert sum(filling.answered for filling in fillings) == whole.answered == len(CELLS) * 40 + PROBED  # once more, alone
     assert sum(filling.inferred for filling in fillings) == whole.inferred
     assert whole.lines() == [f"172 answers, {whole.inferred} of them inferred, 0 are missing"]

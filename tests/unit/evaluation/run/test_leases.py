@@ -62,19 +62,19 @@ def dead_process() -> str:
 
 def test_this_process_is_there() -> None:
     assert not is_gone(owner_name())
-    found = Owner.parse(owner_name())
-    assert found == Owner.of_this_process()
-    assert found is not None
-    assert (found.host, found.pid) == (socket.gethostname(), os.getpid())
+    owner = Owner.parse(owner_name())
+    assert owner == Owner.of_this_process()
+    assert owner is not None
+    assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid())
 
 
 @linux
 def test_the_name_of_an_owner_holds_boot_process_table_and_start() -> None:
-    found = Owner.of_this_process()
-    boot, _, table = found.system.partition(".")
+    owner = Owner.of_this_process()
+    boot, _, table = owner.system.partition(".")
     assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert table in str(Path("/proc/self/ns/pid").readlink())
-    assert found.started == Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    assert owner.started == Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def test_a_process_that_ended_is_gone() -> None:

@@ -26,16 +26,16 @@ def test_tokens_are_those_of_the_prompt_and_of_the_answer() -> None:
 
 def test_processes_share_what_they_spent(tmp_path: Path) -> None:
     path = tmp_path / "run" / "spending.tsv"
-    one, other = (Ledger(path, tokens=20) for _ in range(2))
-    one.add("m", [answer(7, 1)])
-    assert other.why_spent() == ""
-    other.add("m", [answer(7, 5)])
-    assert one.why_spent() == other.why_spent()
-    assert one.why_spent().startswith("budget spent: 20 of 20 tokens (--vlm-budget-tokens); ")
-    one.add("n", [answer(1, 1)])
-    assert one.why_spent().startswith("budget spent: 20 of 20"), "the words stay the same"
+    first, second = (Ledger(path, tokens=20) for _ in range(2))
+    first.add("m", [answer(7, 1)])
+    assert second.why_spent() == ""
+    second.add("m", [answer(7, 5)])
+    assert first.why_spent() == second.why_spent()
+    assert first.why_spent().startswith("budget spent: 20 of 20 tokens (--vlm-budget-tokens); ")
+    first.add("n", [answer(1, 1)])
+    assert first.why_spent().startswith("budget spent: 20 of 20"), "the words stay the same"
     assert SharedSpending(path).read() == {"m": Spending("m", 2, 14, 6, 0), "n": Spending("n", 1, 1, 1, 0)}
-    assert one.spending == {"m": Spending("m", 1, 7, 1, 0), "n": Spending("n", 1, 1, 1, 0)}
+    assert first.spending == {"m": Spending("m", 1, 7, 1, 0), "n": Spending("n", 1, 1, 1, 0)}
 
 
 def test_without_a_file_a_process_counts_alone() -> None:

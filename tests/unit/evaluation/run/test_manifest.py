@@ -19,7 +19,7 @@ def forget_commits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "found"),
+    ("environment", "facts"),
     [
         ({}, {}),
         (
@@ -33,8 +33,8 @@ def forget_commits() -> None:
         ({"GIT_COMMIT": "ef", "BUILD_NUMBER": "9", "JOB_NAME": ""}, {"commit": "ef", "ci": {"BUILD_NUMBER": "9"}}),
     ],
 )
-def test_a_job_is_known_by_named_variables_alone(environment: dict[str, str], found: object, tmp_path: Path) -> None:
-    assert job(tmp_path, environment) == found
+def test_a_job_is_known_by_named_variables_alone(environment: dict[str, str], facts: object, tmp_path: Path) -> None:
+    assert job(tmp_path, environment) == facts
 
 
 def test_elsewhere_the_commit_is_that_of_the_checkout(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_a_backend_that_raises_anything_is_named_in_the_manifest(monkeypatch: py
     monkeypatch.setattr(ScriptedBackend, "fingerprint", broken)
     refs = {"m": ModelRef("m", "scripted", "")}
     backend = ScriptedBackend(lambda _request: "A", version="1", name="m")
-    found = manifest.measured_facts([], refs, RunData([]), lambda ref: Guard(lambda: backend, ref.name), {}, fingerprints={})
-    assert found["models"]["m"]["fingerprint"] == {  # type: ignore[index]  # objects
+    facts = manifest.measured_facts([], refs, RunData([]), lambda ref: Guard(lambda: backend, ref.name), {}, fingerprints={})
+    assert facts["models"]["m"]["fingerprint"] == {  # type: ignore[index]  # objects
         "error": "the backend of model 'm' raised ZeroDivisionError: no weights (test_manifest.py:59) in its fingerprint. "
         "Fix the backend"
     }

@@ -114,8 +114,8 @@ def test_what_thinking_gains_is_planned_for_models_with_a_twin() -> None:
 
 def test_properties_of_families_are_planned_once_for_each_family() -> None:
     models = named(model("big", "qwen", 72), model("small", "qwen", 3), model("other", "gemma", 4))
-    found = plan_families(models, ["d"], ["scale_gain", "scale_consistency"], ["clean"])
-    assert [str(one) for one in found] == ["qwen-d-scale_gain-clean", "qwen-d-scale_consistency-clean"]
+    planned = plan_families(models, ["d"], ["scale_gain", "scale_consistency"], ["clean"])
+    assert [str(test) for test in planned] == ["qwen-d-scale_gain-clean", "qwen-d-scale_consistency-clean"]
     assert plan_families(named(model("other", "gemma", 4)), ["d"], ["scale_gain"], ["clean"]) == []
 
 
@@ -126,8 +126,8 @@ def test_a_property_that_no_family_has_is_refused() -> None:
 
 @pytest.mark.parametrize(("most", "orders"), [(0, 3), (4, 3), (7, 6), (26, 25)])
 def test_options_have_as_many_orders_as_the_largest_choice_set(most: int, orders: int) -> None:
-    found = [str(setting) for setting in expand_settings(["options"], most_options=most)]
-    assert found == [f"option_order:{shift}" for shift in range(1, orders + 1)]
+    names = [str(setting) for setting in expand_settings(["options"], most_options=most)]
+    assert names == [f"option_order:{shift}" for shift in range(1, orders + 1)]
 
 
 def test_patches_are_the_grids_of_the_run() -> None:
@@ -172,10 +172,10 @@ def test_models_without_family_or_size_belong_to_none() -> None:
 def test_thinking_models_are_compared_among_themselves() -> None:
     refs = [model(f"{mode}-{size}", "intern", size, mode) for mode in ("direct", "thinking") for size in (8, 14)]
 
-    found = families(named(*refs))
+    by_name = families(named(*refs))
 
-    assert found["intern"].members == ("direct-8", "direct-14")
-    assert found["intern-thinking"].members == ("thinking-8", "thinking-14")
+    assert by_name["intern"].members == ("direct-8", "direct-14")
+    assert by_name["intern-thinking"].members == ("thinking-8", "thinking-14")
 
 
 def test_a_family_called_like_a_model_is_refused() -> None:
@@ -236,16 +236,16 @@ def table(rungs: Sequence[Sequence[float]]) -> ScoreTable:
 
 
 def test_strata_are_categories_and_then_sub_tasks() -> None:
-    asked = [
+    questions = [
         sample(0, category="OCR", keys={"sub_task": "KIE"}),
         sample(1, category="OCR", keys={"sub_task": "STU"}),
         sample(2, category="Math", keys={"sub_task": "Geo"}),
         sample(3, category="Math"),
         sample(4, category=""),
     ]
-    found = {name: kept.nonzero()[0].tolist() for name, kept in strata(asked).items()}
-    assert found == {"Math": [2, 3], "OCR": [0, 1], "Math/Geo": [2], "OCR/KIE": [0], "OCR/STU": [1]}
-    assert list(found)[:2] == ["Math", "OCR"]
+    places = {name: kept.nonzero()[0].tolist() for name, kept in strata(questions).items()}
+    assert places == {"Math": [2, 3], "OCR": [0, 1], "Math/Geo": [2], "OCR/KIE": [0], "OCR/STU": [1]}
+    assert list(places)[:2] == ["Math", "OCR"]
     assert strata([sample(0, category="one"), sample(1, category="one")]) == {}
 
 
@@ -259,21 +259,21 @@ def test_a_part_of_a_table_keeps_what_belongs_together() -> None:
 
 
 def test_each_stratum_has_the_curve_of_its_samples() -> None:
-    asked = samples({"a": 2, "b": 3})
+    questions = samples({"a": 2, "b": 3})
     rungs = [[0, 0, 1, 1], [0, 1, 1, 1], [1, 1, 1, 1], [1, 0, 1, 0], [1, 0, 0, 1]]
-    found = estimates_by_stratum("absolute_continuous_error", table(rungs), asked)
-    assert found["a"].value == pytest.approx(1.0)
-    assert found["b"].value == pytest.approx(2 / 3 + 1 / 3 + 0.0)
-    assert (found["a"].n, found["b"].n) == (2, 3)
+    estimates = estimates_by_stratum("absolute_continuous_error", table(rungs), questions)
+    assert estimates["a"].value == pytest.approx(1.0)
+    assert estimates["b"].value == pytest.approx(2 / 3 + 1 / 3 + 0.0)
+    assert (estimates["a"].n, estimates["b"].n) == (2, 3)
 
 
 def test_the_macro_mean_counts_categories_the_same() -> None:
-    asked = samples({"a": 3, "b": 1})
+    questions = samples({"a": 3, "b": 1})
     scores = table([[1, 1, 1, 1]] * 3 + [[0, 0, 0, 0]])
-    macro = present(macro_estimate("resolution_accuracy", scores, asked))
+    macro = present(macro_estimate("resolution_accuracy", scores, questions))
     assert macro.value == pytest.approx(0.5)
     assert metrics.estimate("resolution_accuracy", scores).value == pytest.approx(0.75)
-    correlation = present(macro_estimate("resolution_correlation", scores, asked))
+    correlation = present(macro_estimate("resolution_correlation", scores, questions))
     assert not correlation.finite
     assert correlation.reason == "on the mean curve of 2 categories; undefined"
 
@@ -308,7 +308,7 @@ def judged(world: World, tmp_path: Path) -> Callable[..., Record]:
 
 def test_a_sweep_says_what_each_category_does(judged: Callable[..., Record]) -> None:
     record = judged()
-    values = {(one.metric, one.category): one.value for one in record.measures}
+    values = {(measure.metric, measure.category): measure.value for measure in record.measures}
     assert values == {
         ("resolution_accuracy", ""): 0.75,
         ("resolution_accuracy.macro", ""): 0.75,
@@ -316,19 +316,19 @@ def test_a_sweep_says_what_each_category_does(judged: Callable[..., Record]) -> 
         ("resolution_accuracy", "odd"): 1.0,
     }
     assert record.categories == {"even": 0.5, "odd": 1.0}
-    assert {one.n for one in record.measures if one.category} == {3}
+    assert {measure.n for measure in record.measures if measure.category} == {3}
     assert Record.from_json(record.to_json()).categories == record.categories
 
 
 def test_rules_may_be_about_one_category_or_the_macro_mean(judged: Callable[..., Record]) -> None:
     record = judged("{id: even, metric: resolution_accuracy, where: {category: even}, min: 60%}")
     assert record.outcome is Outcome.FAIL
-    assert [one.outcome.value for one in record.measures] == ["MEASURED", "MEASURED", "FAIL", "MEASURED"]
+    assert [measure.outcome.value for measure in record.measures] == ["MEASURED", "MEASURED", "FAIL", "MEASURED"]
     assert judged("{id: macro, metric: resolution_accuracy.macro, min: 70%}").outcome is Outcome.PASS
     assert judged("{id: macro, metric: resolution_accuracy.macro, min: 80%}").outcome is Outcome.FAIL
 
 
 def test_other_sweeps_are_not_taken_apart(judged: Callable[..., Record]) -> None:
     record = judged(about=sweep_of("worst_case_drop"))
-    assert [one.metric for one in record.measures] == ["worst_case_drop"]
+    assert [measure.metric for measure in record.measures] == ["worst_case_drop"]
     assert record.categories == {}

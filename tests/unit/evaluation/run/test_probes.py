@@ -13,14 +13,14 @@ LETTERS = "AB"
 
 def test_pictures_come_from_another_source_with_another_answer() -> None:
     samples = [sample(n, target=LETTERS[n // 2 % 2], group=f"g{n // 4}") for n in range(200)]
-    found = exchanges(samples)
-    assert len(found) == PROBED
+    partners = exchanges(samples)
+    assert len(partners) == PROBED
     by_id = {each.id: each for each in samples}
-    for name, other in found.items():
+    for name, other in partners.items():
         assert (by_id[name].target, by_id[name].group) != (other.target, other.group)
         assert by_id[name].target != other.target
     places = probed_places(EXCHANGED, samples)
-    assert [samples[place].id for place in places] == [*found]
+    assert [samples[place].id for place in places] == [*partners]
     assert places[0] < 20
     assert places[-1] > 170  # spread over the dataset
 
@@ -29,9 +29,9 @@ def test_as_many_pictures_are_shown_as_the_question_has() -> None:
     two = (MemoryImage(picture(0)), MemoryImage(picture(1)))
     samples = [sample(n, target=LETTERS[n % 2], **({"images": two} if n % 3 else {})) for n in range(40)]
     by_id = {each.id: each for each in samples}
-    found = exchanges(samples)
-    assert len(found) == PROBED
-    assert all(len(other.images) == len(by_id[name].images) for name, other in found.items())
+    partners = exchanges(samples)
+    assert len(partners) == PROBED
+    assert all(len(other.images) == len(by_id[name].images) for name, other in partners.items())
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_an_unknown_mode_is_no_silent_default() -> None:
 
 
 def test_an_instruction_of_the_sample_takes_the_place_of_the_direct_one() -> None:
-    asked = Sample("q", (), "What is the total?", "7", "open", instruction="Answer with a number.")
-    assert prompt(asked, "direct") == "What is the total?\nAnswer with a number."
-    assert prompt(asked, "thinking") == prompt(asked, "direct")
-    assert prompt(asked, "cot").startswith("What is the total?\nAnswer with a number.\nThink step by step before answering.")
+    question = Sample("q", (), "What is the total?", "7", "open", instruction="Answer with a number.")
+    assert prompt(question, "direct") == "What is the total?\nAnswer with a number."
+    assert prompt(question, "thinking") == prompt(question, "direct")
+    assert prompt(question, "cot").startswith("What is the total?\nAnswer with a number.\nThink step by step before answering.")

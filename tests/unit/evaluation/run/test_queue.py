@@ -111,22 +111,22 @@ def test_a_question_that_was_forgotten_while_it_was_prepared_leads_no_other(queu
 
 
 def test_a_question_that_is_computed_is_not_forgotten(queue: Queue) -> None:
-    one = query("a")
-    queue.demand(CELL, [one])
+    first = query("a")
+    queue.demand(CELL, [first])
     prepared(queue)
     (question,), _ = queue.next_batch(MIXED)
     queue.withdraw()
-    assert queue.is_pending([one])
+    assert queue.is_pending([first])
     queue.finish(question, ANSWER, None)
     assert queue.collect() == ({}, None)  # nobody waits for it any more
-    assert not queue.is_pending([one])
+    assert not queue.is_pending([first])
 
 
 def test_an_answer_from_the_store_is_told_at_once(queue: Queue) -> None:
-    one = query("a")
-    queue.demand(CELL, [one])
+    first = query("a")
+    queue.demand(CELL, [first])
     prepared(queue, stored=ANSWER)
-    assert queue.collect() == ({one: ANSWER}, None)
+    assert queue.collect() == ({first: ANSWER}, None)
 
 
 def test_a_question_that_failed_is_told_when_its_turn_comes(queue: Queue) -> None:
@@ -139,11 +139,11 @@ def test_a_question_that_failed_is_told_when_its_turn_comes(queue: Queue) -> Non
 
 
 def test_a_failed_question_that_nobody_waits_for_is_forgotten(queue: Queue) -> None:
-    one = query("a")
-    queue.expect(CELL, [one])
+    first = query("a")
+    queue.expect(CELL, [first])
     question = present(queue.next_new(MIXED))
     queue.settle(question, None, None, ERROR)
-    assert not queue.is_pending([one])
+    assert not queue.is_pending([first])
     assert queue.next_batch(MIXED) == ([], False)
 
 
@@ -158,16 +158,16 @@ def test_a_failed_answer_waits_for_whoever_asks_since_no_store_keeps_it(queue: Q
 
 
 def test_what_another_process_works_on_comes_back_ready(queue: Queue) -> None:
-    one, other = query("a"), query("b")
-    queue.demand(CELL, [one])
-    queue.expect(CELL, [other])
+    first, second = query("a"), query("b")
+    queue.demand(CELL, [first])
+    queue.expect(CELL, [second])
     for _ in range(2):
         prepared(queue)
     batch, _ = queue.next_batch(MIXED)
     for question in batch:
         queue.leave_elsewhere(question)
-    assert list(queue.elsewhere) == [one]
-    assert not queue.is_pending([other])
+    assert list(queue.elsewhere) == [first]
+    assert not queue.is_pending([second])
     (question,) = queue.elsewhere.values()
     queue.take(question)
     queue.put_back(question, "ready")

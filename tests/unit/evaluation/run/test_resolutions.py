@@ -27,24 +27,24 @@ PADDED = cell("resolution:4+pad_white:12")
 
 
 def test_padding_is_that_of_the_paper_and_enlarging_plain() -> None:
-    found = preprocessing()
+    names = preprocessing()
     after_224 = [336, 448, 672, 784, 896, 1008, 1232, 1344]
     white = [f"resolution:224+pad_white:{edge}" for edge in after_224]
     white += [f"resolution:448+pad_white:{edge}" for edge in after_224[2:]]
-    assert found[: len(white)] == white
-    assert found[-3:] == [
+    assert names[: len(white)] == white
+    assert names[-3:] == [
         "resolution:224+upscale_bicubic:448",
         "resolution:224+upscale_bicubic:896",
         "resolution:448+upscale_bicubic:896",
     ]
-    assert len(found) == 2 * 14 + 2 * 3
+    assert len(names) == 2 * 14 + 2 * 3
 
 
 def test_elsewhere_sizes_are_twelfths() -> None:
     assert preprocessing(1344) == preprocessing()
-    found = preprocessing(160)
-    assert {"resolution:27+pad_zero:160", "resolution:53+upscale_lanczos:107"} <= {*found}
-    assert [str(setting) for setting in expand_settings(["preprocessing"], 160)] == found
+    names = preprocessing(160)
+    assert {"resolution:27+pad_zero:160", "resolution:53+upscale_lanczos:107"} <= {*names}
+    assert [str(setting) for setting in expand_settings(["preprocessing"], 160)] == names
     for name in preprocessing(3):
         before, after = (int(step.level or "") for step in Setting.parse(name).steps)
         assert after > before, "no step of a tiny image goes nowhere"
@@ -54,10 +54,10 @@ def test_super_resolution_joins_when_a_network_is_there(tmp_path: Path) -> None:
     (tmp_path / "net.safetensors").write_bytes(b"")
     perturbations.super_resolution(tmp_path / "net.safetensors", name="network_of_the_test", replace=True)
     try:
-        found = [name for name in preprocessing() if "network_of_the_test" in name]
+        names = [name for name in preprocessing() if "network_of_the_test" in name]
     finally:
         del REGISTRY._things["network_of_the_test"]
-    assert found == [f"resolution:{one}+network_of_the_test:{other}" for one, other in ((224, 448), (224, 896), (448, 896))]
+    assert names == [f"resolution:{before}+network_of_the_test:{after}" for before, after in ((224, 448), (224, 896), (448, 896))]
 
 
 def names_of(setting: str) -> set[str]:
@@ -80,8 +80,8 @@ def answer(request: Request) -> str:
 
 
 def gain(record: Record) -> Measure:
-    (found,) = [one for one in record.measures if one.metric == "preprocessing_gain"]
-    return found
+    (chosen,) = [measure for measure in record.measures if measure.metric == "preprocessing_gain"]
+    return chosen
 
 
 def test_a_cell_says_what_it_gains_over_the_same_picture_as_it_is(world: World, tmp_path: Path) -> None:
@@ -91,18 +91,18 @@ def test_a_cell_says_what_it_gains_over_the_same_picture_as_it_is(world: World, 
     )
     policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
     record = Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).run(PADDED)
-    found = gain(record)
-    assert found.value == pytest.approx(2 / 6)
-    assert found.low < found.value < found.high
-    assert (found.n, found.outcome, found.rule) == (6, Outcome.FAIL, "gains")
+    measured = gain(record)
+    assert measured.value == pytest.approx(2 / 6)
+    assert measured.low < measured.value < measured.high
+    assert (measured.n, measured.outcome, measured.rule) == (6, Outcome.FAIL, "gains")
     assert record.family == "ladder+preprocessing"
-    assert {request.setting for request in world.model.asked} == {"clean", "no_image", "resolution:4", str(PADDED.setting)}
+    assert {request.setting for request in world.model.requests} == {"clean", "no_image", "resolution:4", str(PADDED.setting)}
 
 
 def test_a_missing_answer_leaves_the_gain_undefined(world: World) -> None:
     world.model.answer = lambda request: (
         failed_prediction("down") if request.setting == "resolution:4" and request.sample_id == "q2" else answer(request)
     )
-    found = gain(Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1)).run(PADDED))
-    assert math.isnan(found.value)
-    assert math.isnan(found.low)
+    measured = gain(Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1)).run(PADDED))
+    assert math.isnan(measured.value)
+    assert math.isnan(measured.low)

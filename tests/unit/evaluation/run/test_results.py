@@ -95,9 +95,11 @@ def test_the_best_patch_is_the_same_to_the_last_bit(
     assert np.array_equal(full.by_view.argmax(axis=1), stopped.attempts.argmax(axis=1))
     evaluator = world.evaluator()
     for name in ENOUGH:
-        one, other = (metrics.estimate(name, table(evaluator, result), setting="patches:2") for result in (full, stopped))
-        assert math.isfinite(one.value)
-        assert dataclasses.replace(one, at=None) == dataclasses.replace(other, at=None)
+        of_full, of_stopped = (
+            metrics.estimate(name, table(evaluator, result), setting="patches:2") for result in (full, stopped)
+        )
+        assert math.isfinite(of_full.value)
+        assert dataclasses.replace(of_full, at=None) == dataclasses.replace(of_stopped, at=None)
 
 
 def test_only_a_full_score_stops(world: World) -> None:
@@ -116,7 +118,7 @@ def test_it_asks_by_position_and_drops_who_is_right(world: World) -> None:
     result = world.evaluator(patch_stop=True).result(PATCHES)
     assert world.model.asked_about == ["q0", "q1", "q2", "q3", *["q1", "q2", "q3"] * 2, "q2", "q3"]
     assert np.array_equal(np.isnan(result.by_view).sum(axis=1), [3, 1, 0, 0])
-    assert [one.state for one in result.scores[:4]] == ["scored", "unasked", "unasked", "unasked"]
+    assert [score.state for score in result.scores[:4]] == ["scored", "unasked", "unasked", "unasked"]
 
 
 def test_the_store_is_shared_with_full_runs(world: World) -> None:
@@ -160,7 +162,7 @@ def test_what_claims_to_need_the_best_patch_alone_does(name: str) -> None:
         seen = np.maximum.accumulate(patches, axis=1)
         cut = np.where(np.pad(seen, ((0, 0), (1, 0)))[:, :-1] == 1.0, 0.0, patches)
         clean, chances = rng.integers(0, 2, 30).astype(float), np.full(30, 0.25)
-        found = [
+        estimates = [
             metrics.estimate(
                 name,
                 ScoreTable(
@@ -175,7 +177,7 @@ def test_what_claims_to_need_the_best_patch_alone_does(name: str) -> None:
             for of in (patches, cut)
         ]
         assert not np.array_equal(patches, cut)
-        assert repr(found[0]) == repr(found[1])
+        assert repr(estimates[0]) == repr(estimates[1])
 
 
 def test_examples_show_what_was_asked_about(world: World, tmp_path: Path) -> None:
@@ -183,9 +185,9 @@ def test_examples_show_what_was_asked_about(world: World, tmp_path: Path) -> Non
     second = perturbations.get("patches:2")(picture(0), seed=1)[1].tobytes()
     world.model.answer = lambda request: "B" if request.images[0].tobytes() == second else "A"
     evaluator = world.evaluator(patch_stop=True, pictures=tmp_path)
-    (found,) = examples(evaluator.result(Cell("model", "data", CLEAN)), evaluator.result(PATCHES), evaluator.thumbnails)
-    assert [reply.about for reply in found.replies] == ["clean", "patch 1,1", "patch 1,2"]
-    assert [one.frame for one in found.pictures] == ["wrong", "wrong", "right"]
+    (example,) = examples(evaluator.result(Cell("model", "data", CLEAN)), evaluator.result(PATCHES), evaluator.thumbnails)
+    assert [reply.about for reply in example.replies] == ["clean", "patch 1,1", "patch 1,2"]
+    assert [shown.frame for shown in example.pictures] == ["wrong", "wrong", "right"]
 
 
 @pytest.fixture
@@ -208,10 +210,10 @@ def test_what_needs_every_patch_is_refused_rather_than_computed(world: World, me
     rule = Rule("mine", mean_patch, Bound(low=0.01), "p.yaml:1", treatment=Treatment(judge=JudgedBy.POINT))
     judge = Judge(world.evaluator(patch_stop=stop), {"model": Policy((rule,))}, date(2026, 6, 1))
     record = judge.run(PATCHES)
-    (found,) = [one for one in record.measures if one.metric == mean_patch]
-    assert math.isnan(found.value) is stop
-    assert found.outcome is (Outcome.NOT_APPLICABLE if stop else Outcome.PASS)
-    assert ("needs every patch: run without --vlm-patch-stop" in found.reason) is stop
+    (mean,) = [measure for measure in record.measures if measure.metric == mean_patch]
+    assert math.isnan(mean.value) is stop
+    assert mean.outcome is (Outcome.NOT_APPLICABLE if stop else Outcome.PASS)
+    assert ("needs every patch: run without --vlm-patch-stop" in mean.reason) is stop
     assert len(record.positions) == (0 if stop else 4)
     assert any("saved" in note for note in record.notes) is stop
 
@@ -280,8 +282,8 @@ def refusing(
     """Refuses under a setting, to all samples where none are named; right otherwise."""
 
     def answer(request: Request) -> str:
-        asked = request.setting == setting and (not samples or request.sample_id in samples)
-        return REFUSAL if asked else otherwise(request) if request.setting == setting else right(request)
+        is_asked = request.setting == setting and (not samples or request.sample_id in samples)
+        return REFUSAL if is_asked else otherwise(request) if request.setting == setting else right(request)
 
     return answer
 
@@ -291,12 +293,12 @@ def measures(record: Record) -> dict[str, Measure]:
 
 
 def test_only_an_unreadable_answer_without_its_pictures_is_a_guess() -> None:
-    asked = sample(0)
-    assert is_guess(NO_IMAGE, asked, UNPARSED)
-    assert not is_guess(CLEAN, asked, UNPARSED)
-    assert not is_guess(NO_IMAGE, asked, WRONG)
-    assert not is_guess(NO_IMAGE, asked, FAILED)
-    assert not is_guess(NO_IMAGE, dataclasses.replace(asked, images=()), UNPARSED)
+    question = sample(0)
+    assert is_guess(NO_IMAGE, question, UNPARSED)
+    assert not is_guess(CLEAN, question, UNPARSED)
+    assert not is_guess(NO_IMAGE, question, WRONG)
+    assert not is_guess(NO_IMAGE, question, FAILED)
+    assert not is_guess(NO_IMAGE, dataclasses.replace(question, images=()), UNPARSED)
 
 
 def test_a_guess_counts_the_expected_score_of_guessing() -> None:
@@ -333,7 +335,7 @@ def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World,
     assert blind.notes == (said,)
     for metric in ("clean_accuracy", "visual_gain", "worst_case_drop", "mean_drop", "mean_corruption_error"):
         record = made.run(sweep_of(metric), FLIPS)
-        assert (record.outcome, [one.metric for one in record.measures]) == (Outcome.MEASURED, [metric])
+        assert (record.outcome, [measure.metric for measure in record.measures]) == (Outcome.MEASURED, [metric])
         assert (said in record.notes) == (metric in ("visual_gain", "mean_corruption_error"))
     assert measures(made.run(sweep_of("visual_gain"), FLIPS))["visual_gain"].value == pytest.approx(0.5)
 
@@ -366,8 +368,8 @@ def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong
         return REFUSAL if request.setting == "no_image" else wrong(request) if lost else right(request)
 
     world.model.answer = answer
-    found = measures(judge().run(cell("flip_v")))
-    assert found["relative_corruption_error"].value == pytest.approx((1 / 6) / 0.5)
+    by_name = measures(judge().run(cell("flip_v")))
+    assert by_name["relative_corruption_error"].value == pytest.approx((1 / 6) / 0.5)
 
 
 def test_unreadable_answers_with_pictures_still_break_it(world: World, judge: Made) -> None:
@@ -416,8 +418,8 @@ def test_the_reference_of_corruption_errors_guesses_too(world: World) -> None:
     table = table_of(world.evaluator(), FLIPS)
     assert table.no_image is not None
     assert table.reference_by_setting is not None
-    for found in (table.no_image, *table.reference_by_setting.values()):
-        np.testing.assert_allclose(found, 0.5)
+    for scores in (table.no_image, *table.reference_by_setting.values()):
+        np.testing.assert_allclose(scores, 0.5)
 
 
 def test_every_reader_of_a_run_counts_alike(world: World) -> None:
@@ -431,8 +433,8 @@ def test_every_reader_of_a_run_counts_alike(world: World) -> None:
         stored = evidence.get_cell(cell("no_image"))
         assert [answer.score.value for answer in stored.answers] == [0.0] * 6  # raw: what was read
         assert answers.rescored == []
-    for found in (live, again):
-        assert list(found) == expected
+    for records in (live, again):
+        assert list(records) == expected
     baseline = Baseline.open(run)
     assert list(baseline.scores(cell("no_image"), world.evaluator())) == expected
     baseline.close()
@@ -443,7 +445,7 @@ def test_two_runs_are_compared_by_the_same_rule(world: World) -> None:
     before = world.measured("before", ["clean", "no_image"])
     world.model.answer = refusing("q0", otherwise=wrong)
     after = world.measured("after", ["clean", "no_image"])
-    (change,) = [one for one in compare(before, after).cells if one.setting == "no_image"]
+    (change,) = [candidate for candidate in compare(before, after).cells if candidate.setting == "no_image"]
     assert (change.then, change.now) == pytest.approx((0.5, 0.5 / 6))
 
 
@@ -462,8 +464,8 @@ def result(*answers: tuple[int, Score], views: int = 1) -> CellResult:
 
 
 def test_answers_are_counted_by_outcome_and_length() -> None:
-    found = chains_by_outcome(result((10, RIGHT), (31, RIGHT), (40, WRONG), (3000, UNREAD), (50, FAILED)))
-    assert found == {"right, to 31": 2.0, "wrong, 32 to 63": 1.0, "unread, from 2048": 1.0}
+    counts = chains_by_outcome(result((10, RIGHT), (31, RIGHT), (40, WRONG), (3000, UNREAD), (50, FAILED)))
+    assert counts == {"right, to 31": 2.0, "wrong, 32 to 63": 1.0, "unread, from 2048": 1.0}
 
 
 def test_views_of_a_sample_have_no_chain_of_the_sample() -> None:

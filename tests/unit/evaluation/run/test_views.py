@@ -35,11 +35,11 @@ FIXED = Setting.parse("invert")
 
 
 def test_clean_is_the_source_and_no_image_is_nothing() -> None:
-    one = sample(1)
-    clean = ViewMaker(1).view(one, CLEAN)
+    source = sample(1)
+    clean = ViewMaker(1).view(source, CLEAN)
     assert np.array_equal(clean.images[0], picture(1))
     assert clean.digests == (pixels_digest(picture(1)),)
-    nothing = ViewMaker(1).view(one, NO_IMAGE)
+    nothing = ViewMaker(1).view(source, NO_IMAGE)
     assert nothing.images == nothing.digests == ()
 
 
@@ -70,72 +70,72 @@ def test_every_picture_has_a_draw_of_its_own_and_the_first_has_that_of_the_sampl
 
 
 def test_a_recipe_of_several_pictures_tells_their_draws() -> None:
-    one = sample(1)
+    source = sample(1)
     two = sample(1, images=(MemoryImage(picture(1)), MemoryImage(picture(2))))
     maker = ViewMaker(1)
-    seed, sources = str(derive_seed(1, "q1")), canonical_json([one.images[0].identity()])
+    seed, sources = str(derive_seed(1, "q1")), canonical_json([source.images[0].identity()])
     parts = canonical_json(code_digest()), canonical_json(perturbations.fingerprint(STOCHASTIC))
-    assert maker.recipe(one, STOCHASTIC) == fingerprints_after(*parts)(seed, sources)
+    assert maker.recipe(source, STOCHASTIC) == fingerprints_after(*parts)(seed, sources)
     both = canonical_json([source.identity() for source in two.images])
     assert maker.recipe(two, STOCHASTIC) != fingerprints_after(*parts)(seed, both)  # what one draw for all of them was called
     assert maker.recipe(two, STOCHASTIC) == fingerprints_after(*parts)(f"{seed},{derive_seed(1, 'q1', '1')}", both)
 
 
 def test_pictures_that_were_made_for_a_rung_are_shown_as_they_are() -> None:
-    one = sample(1, sizes={448: (MemoryImage(picture(2)),), 1344: (MemoryImage(picture(1)),)})
+    source = sample(1, sizes={448: (MemoryImage(picture(2)),), 1344: (MemoryImage(picture(1)),)})
     maker = ViewMaker(1)
     made = Setting.parse("resolution:448")
-    assert np.array_equal(maker.view(one, made).images[0], picture(2))
-    assert maker.view(one, CLEAN).digests == maker.view(one, Setting.parse("resolution:1344")).digests
-    assert maker.recipe(one, made) == maker.recipe(sample(2), CLEAN)
-    assert maker.recipe(one, made) != maker.recipe(sample(1), made)
-    padded = maker.view(one, Setting.parse("resolution:448+invert"))  # what comes after a rung begins with it
+    assert np.array_equal(maker.view(source, made).images[0], picture(2))
+    assert maker.view(source, CLEAN).digests == maker.view(source, Setting.parse("resolution:1344")).digests
+    assert maker.recipe(source, made) == maker.recipe(sample(2), CLEAN)
+    assert maker.recipe(source, made) != maker.recipe(sample(1), made)
+    padded = maker.view(source, Setting.parse("resolution:448+invert"))  # what comes after a rung begins with it
     assert np.array_equal(padded.images[0], 255 - picture(2))
-    assert maker.recipe(one, Setting.parse("resolution:448+invert")) == maker.recipe(sample(2), FIXED)
-    own = Setting.parse("resolution:16")  # nobody made this one, nor others of the kind
-    assert maker.view(one, own).digests == maker.view(sample(1), own).digests
+    assert maker.recipe(source, Setting.parse("resolution:448+invert")) == maker.recipe(sample(2), FIXED)
+    unmade = Setting.parse("resolution:16")  # nobody made this one, nor others of the kind
+    assert maker.view(source, unmade).digests == maker.view(sample(1), unmade).digests
     lanczos = Setting.parse("resolution_lanczos:448")
-    assert maker.view(one, lanczos).digests == maker.view(sample(1), lanczos).digests
+    assert maker.view(source, lanczos).digests == maker.view(sample(1), lanczos).digests
 
 
 def test_samples_differ_and_seeds_differ() -> None:
     same_picture = [sample(i, images=(MemoryImage(picture(0)),)) for i in (1, 2)]
-    digests = {ViewMaker(seed).view(one, STOCHASTIC).digests for seed in (1, 2) for one in same_picture}
+    digests = {ViewMaker(seed).view(source, STOCHASTIC).digests for seed in (1, 2) for source in same_picture}
     assert len(digests) == 4
 
 
 def test_every_thread_makes_the_same_view() -> None:
     wanted = [(sample(i), Setting.parse(name)) for i in range(4) for name in ("gaussian_noise:mid", "rain:high", "flip_h")] * 3
-    alone = [ViewMaker(1).view(*one).digests for one in wanted]
+    alone = [ViewMaker(1).view(*pair).digests for pair in wanted]
     maker = ViewMaker(1)
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda one: maker.view(*one).digests, wanted)) == alone
+        assert list(pool.map(lambda pair: maker.view(*pair).digests, wanted)) == alone
 
 
 def test_a_source_is_read_once_for_all_settings() -> None:
-    one, maker = sample(1), ViewMaker(1)
+    source, maker = sample(1), ViewMaker(1)
     for setting in (CLEAN, FIXED, STOCHASTIC, CLEAN):
-        maker.view(one, setting)
-    assert [image.loaded for image in one.images if isinstance(image, MemoryImage)] == [1]
+        maker.view(source, setting)
+    assert [image.loaded for image in source.images if isinstance(image, MemoryImage)] == [1]
 
 
 def test_sources_are_let_go_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SOURCE_BYTES", 2 * picture(0).nbytes)
     samples, maker = [sample(i) for i in range(3)], ViewMaker(1)
-    for one in (*samples, samples[2], samples[0]):
-        maker.view(one, CLEAN)
-    assert [one.images[0].loaded for one in samples if isinstance(one.images[0], MemoryImage)] == [2, 1, 1]
+    for source in (*samples, samples[2], samples[0]):
+        maker.view(source, CLEAN)
+    assert [source.images[0].loaded for source in samples if isinstance(source.images[0], MemoryImage)] == [2, 1, 1]
 
 
 def test_sources_that_were_freed_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SOURCE_BYTES", 2 * picture(0).nbytes)
     samples, maker = [sample(i) for i in range(2)], ViewMaker(1)
-    for one in samples:
-        maker.view(one, CLEAN)
+    for source in samples:
+        maker.view(source, CLEAN)
     maker.forget()
-    for one in (*samples, *samples):
-        maker.view(one, CLEAN)
-    assert [one.images[0].loaded for one in samples if isinstance(one.images[0], MemoryImage)] == [2, 2]
+    for source in (*samples, *samples):
+        maker.view(source, CLEAN)
+    assert [source.images[0].loaded for source in samples if isinstance(source.images[0], MemoryImage)] == [2, 2]
 
 
 def test_collages_are_kept_as_what_stands_in_them() -> None:
@@ -143,9 +143,9 @@ def test_collages_are_kept_as_what_stands_in_them() -> None:
     orders = ([0, 1, 2, 3], [3, 2, 1, 0], [1, 1, 0, 2])
     samples = [sample(i, images=(Collage(tuple(shown[i] for i in order), 2, (40, 30)),)) for i, order in enumerate(orders)]
     maker = ViewMaker(1)
-    for one in samples:
-        assert maker.view(one, CLEAN).digests == (pixels_digest(one.images[0].load()),)
-        assert not maker.view(one, CLEAN).images[0].flags.writeable
+    for source in samples:
+        assert maker.view(source, CLEAN).digests == (pixels_digest(source.images[0].load()),)
+        assert not maker.view(source, CLEAN).images[0].flags.writeable
     by_hand = [order.count(i) for i in range(4) for order in orders]
     assert sum(image.loaded for image in shown) == sum(by_hand) + len(shown)
 
@@ -161,12 +161,12 @@ def test_a_broken_picture_is_an_image_error() -> None:
 
 
 def test_recipes_depend_on_the_seed_only_where_pixels_do() -> None:
-    one = sample(1)
+    source = sample(1)
     for setting in (CLEAN, NO_IMAGE, FIXED):
-        assert ViewMaker(1).recipe(one, setting) == ViewMaker(2).recipe(one, setting)
-    assert ViewMaker(1).recipe(one, STOCHASTIC) != ViewMaker(2).recipe(one, STOCHASTIC)
-    assert ViewMaker(1).recipe(one, Setting.parse("invert+gaussian_noise:mid")) != ViewMaker(2).recipe(
-        one, Setting.parse("invert+gaussian_noise:mid")
+        assert ViewMaker(1).recipe(source, setting) == ViewMaker(2).recipe(source, setting)
+    assert ViewMaker(1).recipe(source, STOCHASTIC) != ViewMaker(2).recipe(source, STOCHASTIC)
+    assert ViewMaker(1).recipe(source, Setting.parse("invert+gaussian_noise:mid")) != ViewMaker(2).recipe(
+        source, Setting.parse("invert+gaussian_noise:mid")
     )
 
 
@@ -187,11 +187,11 @@ def test_recipes_depend_on_the_source_picture_and_on_the_setting() -> None:
 
 
 def test_recipes_depend_on_the_version_of_a_perturbation(monkeypatch: pytest.MonkeyPatch) -> None:
-    maker, one = ViewMaker(1), sample(1)
-    before = maker.recipe(one, FIXED)
+    maker, source = ViewMaker(1), sample(1)
+    before = maker.recipe(source, FIXED)
     raised = dataclasses.replace(REGISTRY.get("invert"), version=REGISTRY.get("invert").version + 1)
     monkeypatch.setitem(REGISTRY._things, "invert", raised)
-    assert maker.recipe(one, FIXED) != before
+    assert maker.recipe(source, FIXED) != before
 
 
 def test_own_levels_of_a_built_in_function_are_declared_and_packages_stay_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,27 +201,27 @@ def test_own_levels_of_a_built_in_function_are_declared_and_packages_stay_unload
     built_in = REGISTRY.get("gaussian_blur")
     digests = []
     for radius in (1.0, 9.0):
-        own = dataclasses.replace(built_in, name="blur_of_the_test", levels={"low": {"radius": radius}})
-        monkeypatch.setitem(REGISTRY._things, own.name, own)
-        digests.append(declared_perturbations()[own.name])
+        changed = dataclasses.replace(built_in, name="blur_of_the_test", levels={"low": {"radius": radius}})
+        monkeypatch.setitem(REGISTRY._things, changed.name, changed)
+        digests.append(declared_perturbations()[changed.name])
     assert digests[0] != digests[1]
 
 
 def test_recipes_depend_on_the_code_and_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    maker, one = ViewMaker(1), sample(1)
-    before = maker.recipe(one, FIXED)
+    maker, source = ViewMaker(1), sample(1)
+    before = maker.recipe(source, FIXED)
     code_digest.cache_clear()
     monkeypatch.setattr(module, "_installed", lambda package: "0.0.0")
     try:
-        assert maker.recipe(one, FIXED) != before
+        assert maker.recipe(source, FIXED) != before
     finally:
         code_digest.cache_clear()
 
 
 def test_no_picture_is_read_for_a_recipe() -> None:
-    one = sample(1)
-    ViewMaker(1).recipe(one, STOCHASTIC)
-    assert [image.loaded for image in one.images if isinstance(image, MemoryImage)] == [0]
+    source = sample(1)
+    ViewMaker(1).recipe(source, STOCHASTIC)
+    assert [image.loaded for image in source.images if isinstance(image, MemoryImage)] == [0]
 
 
 PATCHES = cell("patches:2")
@@ -250,9 +250,9 @@ def test_every_patch_is_asked_about_once_row_by_row(world: World) -> None:
     result = world.evaluator().result(PATCHES)
     assert (result.views, result.n_requested, result.n_inferred) == (4, 24, 24)
     assert world.model.asked_about == [f"q{number}" for number in range(6) for _ in range(4)]
-    asked = [request.images for request in world.model.asked]
-    assert all(len(images) == 1 for images in asked)
-    assert [images[0].tobytes() for images in asked] == [patch(number, index) for number in range(6) for index in range(4)]
+    images_asked = [request.images for request in world.model.requests]
+    assert all(len(images) == 1 for images in images_asked)
+    assert [images[0].tobytes() for images in images_asked] == [patch(number, index) for number in range(6) for index in range(4)]
     again = world.evaluator().result(PATCHES)
     assert (again.n_inferred, again.predictions) == (0, result.predictions)
 
@@ -275,7 +275,7 @@ def test_a_patch_without_an_answer_leaves_the_sample_without_a_score(world: Worl
 def test_of_several_pictures_the_patches_of_one_position_go_together(world: World) -> None:
     world.samples = [sample(0, images=(MemoryImage(picture(0)), MemoryImage(picture(9))))]
     world.evaluator().result(PATCHES)
-    assert [[image.tobytes() for image in request.images] for request in world.model.asked] == [
+    assert [[image.tobytes() for image in request.images] for request in world.model.requests] == [
         [patch(0, index), patch(9, index)] for index in range(4)
     ]
 
@@ -285,14 +285,14 @@ def test_a_cell_of_patches_is_measured_by_the_index_and_says_where_answers_come_
     seen: Callable[[Request], str] = sees(patch(0, 1), patch(1, 1), patch(2, 1), patch(2, 3))  # type: ignore[assignment]
     world.model.answer = lambda request: "AB"[(int(request.sample_id[1:]) + (seen(request) != "B")) % 2]
     record = judge(world).run(PATCHES)
-    found = {measure.metric: measure for measure in record.measures}
-    assert found["accuracy"].value == 0.5
-    assert found["pcri"].value == found["rci"].value == pytest.approx(0.5)
-    assert {"pcri_excess", "accuracy_drop"} <= {*found}
-    assert not {"pcri_matched", "relative_corruption_error"} & {*found}
+    by_name = {measure.metric: measure for measure in record.measures}
+    assert by_name["accuracy"].value == 0.5
+    assert by_name["pcri"].value == by_name["rci"].value == pytest.approx(0.5)
+    assert {"pcri_excess", "accuracy_drop"} <= {*by_name}
+    assert not {"pcri_matched", "relative_corruption_error"} & {*by_name}
     assert record.positions == pytest.approx((0, 0.75, 0, 0.25))
     assert record.notes == ("patches:2: an RCI of 0.500 is strong global",)
-    assert (record.n, record.n_requested, found["pcri"].n) == (24, 24, 6)
+    assert (record.n, record.n_requested, by_name["pcri"].n) == (24, 24, 6)
     assert Record.from_json(record.to_json()).positions == record.positions
 
 
@@ -348,16 +348,16 @@ def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: 
             return f"as it is {'later' if now[0] > 100.5 else 'at first'}"
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    asked = [sample(number, images=(Changing(picture(number)),)) for number in range(3)]
+    changing = [sample(number, images=(Changing(picture(number)),)) for number in range(3)]
     maker = ViewMaker(1)
-    before = maker.recipes(asked, FIXED)
-    assert maker.recipes(asked, FIXED) == before != maker.recipes(asked, STOCHASTIC)
+    before = maker.recipes(changing, FIXED)
+    assert maker.recipes(changing, FIXED) == before != maker.recipes(changing, STOCHASTIC)
     assert len(looks) == 3, "each file is looked at once for all settings"
     now[0] += 1.1
-    assert not set(maker.recipes(asked, FIXED)) & set(before)
-    assert maker.recipes(asked, FIXED) == [maker.recipe(one, FIXED) for one in asked]
+    assert not set(maker.recipes(changing, FIXED)) & set(before)
+    assert maker.recipes(changing, FIXED) == [maker.recipe(source, FIXED) for source in changing]
     other = [sample(9), sample(8)]
-    assert maker.recipes(other, FIXED) == [ViewMaker(1).recipe(one, FIXED) for one in other]
+    assert maker.recipes(other, FIXED) == [ViewMaker(1).recipe(source, FIXED) for source in other]
     assert len(maker._looks) == 2  # those of this second
     now[0] += 1.1
     maker.recipes(other, CLEAN)
@@ -367,9 +367,9 @@ def test_a_picture_that_changes_on_disk_is_noticed_within_a_second(monkeypatch: 
 @pytest.mark.parametrize(
     "compose",
     [
-        lambda one: one,
-        lambda one: Collage((MemoryImage(picture(3)), Fitted(one, (8, 8))), 2, (8, 8)),
-        lambda one: Moved(one, Move((8, 8), (6, 6), (1, 1))),
+        lambda image: image,
+        lambda image: Collage((MemoryImage(picture(3)), Fitted(image, (8, 8))), 2, (8, 8)),
+        lambda image: Moved(image, Move((8, 8), (6, 6), (1, 1))),
     ],
 )
 def test_a_picture_that_changes_while_a_run_reads_it_is_refused(
@@ -378,15 +378,15 @@ def test_a_picture_that_changes_while_a_run_reads_it_is_refused(
     """Else a clean and a perturbed answer would be about two pictures, and nobody would see it."""
     path = tmp_path / "one.png"
     Image.fromarray(picture(1)).save(path)
-    one = dataclasses.replace(sample(1), images=(compose(FileImage(path, "data.jsonl:1")),))
+    source = dataclasses.replace(sample(1), images=(compose(FileImage(path, "data.jsonl:1")),))
     maker = ViewMaker(1)
-    recipe = maker.recipe(one, CLEAN)
-    assert np.array_equal(maker.view(one, CLEAN).images[0], one.images[0].load())
+    recipe = maker.recipe(source, CLEAN)
+    assert np.array_equal(maker.view(source, CLEAN).images[0], source.images[0].load())
     Image.fromarray(picture(2)[:-1]).save(path)
     for look in (maker.recipe, maker.view):
         with pytest.raises(ImageError, match=r"data\.jsonl:1: .*one\.png was changed while the run was reading it\. Start"):
-            look(one, FIXED)
-    assert ViewMaker(1).recipe(one, CLEAN) != recipe  # the next run is about the new one
+            look(source, FIXED)
+    assert ViewMaker(1).recipe(source, CLEAN) != recipe  # the next run is about the new one
 
 
 def test_a_picture_that_changes_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
@@ -398,6 +398,6 @@ def test_a_picture_that_changes_while_it_is_loaded_is_refused(tmp_path: Path) ->
             Image.fromarray(picture(2)[:-1]).save(path)
             return super().load()
 
-    one = dataclasses.replace(sample(1), images=(Slow(path, "data.jsonl:1"),))
+    source = dataclasses.replace(sample(1), images=(Slow(path, "data.jsonl:1"),))
     with pytest.raises(ImageError, match="was changed while the run was reading it"):
-        ViewMaker(1).view(one, CLEAN)
+        ViewMaker(1).view(source, CLEAN)

@@ -76,9 +76,9 @@ class FakeCollection:
         return tuple(FakeImage(f"near {entity.id} {0 if self.same else near}", self.size) for near in range(count))
 
     def _entity(self, number: int) -> Entity:
-        one = f"{self.name}-{number:04d}"
+        name = f"{self.name}-{number:04d}"
         group = self.groups[number % len(self.groups)] if self.groups else ""
-        return Entity(one, f"Label{number}", FakeImage(one, self.size), self.size, self._boxes(number), group)
+        return Entity(name, f"Label{number}", FakeImage(name, self.size), self.size, self._boxes(number), group)
 
     def _boxes(self, number: int) -> Mapping[str, Box]:
         off = np.random.default_rng(number).uniform(-self.jitter, self.jitter, (len(self.boxes), 4))

@@ -98,7 +98,7 @@ def test_it_is_a_data_set_whose_samples_are_made_once(task: str) -> None:
     assert made.samples() is made.samples()
     ids = [sample.id for sample in made.samples()]
     assert len(set(ids)) == len(ids)
-    assert all(one.startswith("f-faces-") for one in ids)
+    assert all(name.startswith("f-faces-") for name in ids)
 
 
 @pytest.mark.cases("task", TASKS)
@@ -134,9 +134,9 @@ def test_another_process_makes_the_same_samples(hash_seed: str) -> None:
 
 def test_another_seed_makes_other_samples() -> None:
     for task in ("matching", "pointing"):
-        one, other = (task_dataset(task, faces(), words(), seed=seed) for seed in (1, 2))
-        assert digest_of_samples(one) != digest_of_samples(other)
-        assert one.digest != other.digest
+        first, second = (task_dataset(task, faces(), words(), seed=seed) for seed in (1, 2))
+        assert digest_of_samples(first) != digest_of_samples(second)
+        assert first.digest != second.digest
 
 
 def test_the_digest_follows_task_seed_prefix_and_both_collections() -> None:
@@ -242,8 +242,8 @@ def strange_letter(sample: Sample) -> str:
 
 
 def spread(counts: Counter[str], names: str = "ABCD") -> int:
-    found = [counts[name] for name in names]
-    return max(found) - min(found)
+    numbers = [counts[name] for name in names]
+    return max(numbers) - min(numbers)
 
 
 def test_a_sample_shows_the_support_the_target_two_neighbours_and_one_of_the_other_domain() -> None:
@@ -303,10 +303,15 @@ def test_all_candidates_are_under_the_setting_and_the_support_is_not() -> None:
 
 def test_as_published_the_target_alone_is_under_the_setting() -> None:
     ours, published = matching(faces()), matching(faces(), "matching_published")
-    for one, other in zip(ours, published, strict=True):
+    for sample, other in zip(ours, published, strict=True):
         assert other.perturbed == (1 + "ABCD".index(str(other.target)),)
-        assert (one.id, one.question, one.target, one.options) == (other.id, other.question, other.target, other.options)
-        assert [image.identity() for image in one.images] == [image.identity() for image in other.images]
+        assert (sample.id, sample.question, sample.target, sample.options) == (
+            other.id,
+            other.question,
+            other.target,
+            other.options,
+        )
+        assert [image.identity() for image in sample.images] == [image.identity() for image in other.images]
 
 
 def test_the_picture_of_the_other_domain_does_not_show_by_its_size() -> None:
@@ -334,7 +339,7 @@ def strange_cell(sample: Sample) -> int:
 
 
 def by_entity(samples: list[Sample]) -> list[list[Sample]]:
-    return [list(found) for _, found in groupby(samples, key=lambda sample: sample.group)]
+    return [list(group) for _, group in groupby(samples, key=lambda sample: sample.group)]
 
 
 @pytest.mark.parametrize(("task", "side"), SIDES.items())
@@ -373,10 +378,10 @@ def test_the_place_of_the_other_domain_beside_the_target_is_balanced(count: int,
     samples = pointing(count=count, seed=seed)
     beside = Counter((sample.keys["position"], strange_cell(sample)) for sample in samples)
     assert all(
-        max(found) - min(found) <= 1
+        max(counts) - min(counts) <= 1
         for position in samples[0].options.values()
-        for found in [[n for (at, _), n in beside.items() if at == position]]
-        if len(found) == 3
+        for counts in [[n for (at, _), n in beside.items() if at == position]]
+        if len(counts) == 3
     )
     assert len(beside) == 4 * min(count, 3)
 
@@ -439,14 +444,14 @@ CORNER = {"corner": (12.0, 70.0, 12.0, 70.0)}
     ],
 )
 def test_what_is_told_and_what_is_asked(task: str, of_face: Told, of_word: Told) -> None:
-    for collection, (hints, asked) in ((faces(), of_face), (words(), of_word)):
-        told, wanted = told_and_asked(task, collection)
-        assert list(told) == list(hints)
-        assert (told == hints) == (task != "semi_guided")  # the hint is told where the query has it
-        assert list(wanted) == list(asked)
-        assert wanted != asked
+    for collection, (hints, targets) in ((faces(), of_face), (words(), of_word)):
+        given, wanted = told_and_asked(task, collection)
+        assert list(given) == list(hints)
+        assert (given == hints) == (task != "semi_guided")  # the hint is told where the query has it
+        assert list(wanted) == list(targets)
+        assert wanted != targets
         if f"{task}_published" in PUBLISHED:
-            assert told_and_asked(f"{task}_published", collection) == (hints, asked)
+            assert told_and_asked(f"{task}_published", collection) == (hints, targets)
 
 
 def test_the_hint_is_where_the_query_has_it_and_everything_else_is_told_of_the_support() -> None:
@@ -507,7 +512,7 @@ def test_nothing_is_asked_where_nobody_has_boxes(task: str) -> None:
 def test_who_has_no_boxes_is_left_out_and_counted(task: str) -> None:
     class Some(FakeCollection):
         def entities(self) -> list[Entity]:
-            return [replace(one, boxes=FACE_BOXES if place % 3 else {}) for place, one in enumerate(super().entities())]
+            return [replace(entity, boxes=FACE_BOXES if place % 3 else {}) for place, entity in enumerate(super().entities())]
 
     some, everyone = task_dataset(task, Some(), words()), task_dataset(task, faces(), words())
     assert list(some.samples()) == [sample for place, sample in enumerate(everyone.samples()) if place % 3]

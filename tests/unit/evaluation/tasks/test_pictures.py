@@ -79,11 +79,11 @@ def test_pictures_of_another_shape_keep_their_proportions_on_white() -> None:
 
 def test_the_identity_tells_collages_apart() -> None:
     parts = tuple(FakeImage(str(number)) for number in range(4))
-    one = Collage(parts, 2, (160, 160))
-    assert one.identity() == Collage(parts, 2, (160, 160)).identity()
-    assert one.identity() != Collage(parts, 2, (80, 80)).identity()
-    assert one.identity() != Collage(parts[::-1], 2, (160, 160)).identity()
-    assert np.array_equal(one.load(), one.load())
+    collage = Collage(parts, 2, (160, 160))
+    assert collage.identity() == Collage(parts, 2, (160, 160)).identity()
+    assert collage.identity() != Collage(parts, 2, (80, 80)).identity()
+    assert collage.identity() != Collage(parts[::-1], 2, (160, 160)).identity()
+    assert np.array_equal(collage.load(), collage.load())
 
 
 FACES = FaceCollection("faces_160", side=160, count=6)

@@ -91,11 +91,11 @@ def test_a_guarded_design_effect_is_that_of_one_more_cluster() -> None:
     values = np.array([1.0, 0, 0, 0, 0, 0, -1, 0, 1, 1, 0, 0])[:, None]
     more = np.concatenate([values, -np.ones((4, 1))])
     codes = np.repeat(np.arange(4), 4)
-    found = Clusters(codes[:12], 3).design_effects(values, (-1.0, 1.0))[0]
+    effect = Clusters(codes[:12], 3).design_effects(values, (-1.0, 1.0))[0]
     moved = (more.mean() - values.mean()) ** 2
     by_hand = (Clusters(codes[:12], 3).variances(values)[0] * (3 / 4) ** 2 + moved) / (more.var() / 15)
-    assert found == pytest.approx(by_hand)
-    assert found > Clusters(codes[:12], 3).design_effects(values)[0]
+    assert effect == pytest.approx(by_hand)
+    assert effect > Clusters(codes[:12], 3).design_effects(values)[0]
     assert Clusters.of(None, 12).design_effects(values, (-1.0, 1.0))[0] == 1.0
 
 
@@ -151,8 +151,8 @@ def test_bounds_of_clustered_drops_err_seldom(clusters: int, members: int, harmf
     shape = (clusters * members, 600)
     chances = [harmful, 0.01, 1 - harmful - 0.01]
     shared = np.repeat(rng.choice([1.0, -1.0, 0.0], size=(clusters, 600), p=chances), members, axis=0)
-    own = rng.choice([1.0, -1.0, 0.0], size=shape, p=chances)
-    differences = np.where(rng.random(shape) < math.sqrt(copied), shared, own)
+    independent = rng.choice([1.0, -1.0, 0.0], size=shape, p=chances)
+    differences = np.where(rng.random(shape) < math.sqrt(copied), shared, independent)
     test = TangoTest.of(differences, Clusters.of([str(index // members) for index in range(shape[0])], shape[0]))
     truth = harmful - 0.01
     assert [bounds.tolist() for bounds in test.both(0.05)] == [test.lower(0.05).tolist(), test.upper(0.05).tolist()]
@@ -168,8 +168,8 @@ def _alike(
     rng = np.random.default_rng(29)
     codes = np.repeat(np.arange(len(sizes)), sizes)
     shared = rng.choice(values, size=(len(sizes), runs), p=chances)[codes]
-    own = rng.choice(values, size=shared.shape, p=chances)
-    return np.where(rng.random(shared.shape) < math.sqrt(alike), shared, own), Clusters(codes, len(sizes))
+    independent = rng.choice(values, size=shared.shape, p=chances)
+    return np.where(rng.random(shared.shape) < math.sqrt(alike), shared, independent), Clusters(codes, len(sizes))
 
 
 UNEQUAL = {"one image with 20 %": [65] + [1] * 259, "30 unequal": [1, 2, 3, 5, 8, 10, 12, 15, 20, 30] * 3}
@@ -185,7 +185,7 @@ def test_bounds_hold_where_images_are_of_very_unequal_size(name: str) -> None:
         assert (test.upper(0.05) < 0.04).mean() <= 0.06
         assert (test.lower(0.05) > 0.04).mean() <= 0.06
     right, _ = _alike(UNEQUAL[name], 0.8, [1.0, 0.0], [0.9, 0.1], 400)
-    ends = np.array([judged_proportion_interval(one, clusters, 0.90) for one in right.T])
+    ends = np.array([judged_proportion_interval(row, clusters, 0.90) for row in right.T])
     assert (ends[:, 0] > 0.9).mean() <= 0.06
     assert (ends[:, 1] < 0.9).mean() <= 0.06
 
@@ -204,13 +204,13 @@ Array = NDArray[np.float64]
 
 
 def mean(sums: Array) -> Array:
-    found: Array = sums[..., 0] / sums[..., 1]
-    return found
+    ratio: Array = sums[..., 0] / sums[..., 1]
+    return ratio
 
 
 def f1(sums: Array) -> Array:
-    found: Array = 2 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
-    return found
+    ratio: Array = 2 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
+    return ratio
 
 
 AGAINST: dict[str, Any] = {"against_low": np.array([0.0, 1.0]), "against_high": np.array([1.0, 1.0])}

@@ -165,9 +165,9 @@ def test_falls_are_the_contrasts_of_the_largest_downward_step() -> None:
 def test_the_share_of_one_test_among_many() -> None:
     """Of one contrast all of the error; of 66 pairs of 12 points less, and more than Bonferroni's 66th."""
     points, clusters = _answers(np.full(12, 0.5), 1200, 3), Clusters.of(None, 1200)
-    one = ContrastTest.of(points, falls(12)[:1], clusters).share(0.05, np.random.default_rng(0))
+    share = ContrastTest.of(points, falls(12)[:1], clusters).share(0.05, np.random.default_rng(0))
     every = ContrastTest.of(points, falls(12), clusters).share(0.05, np.random.default_rng(0))
-    assert one == pytest.approx(0.05, abs=0.012)
+    assert share == pytest.approx(0.05, abs=0.012)
     assert 0.05 / 66 < every < 0.05 / 20
 
 

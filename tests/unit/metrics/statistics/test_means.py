@@ -247,8 +247,8 @@ def test_rare_losses_are_seldom_passed(name: str, side: str) -> None:
             no_image=blind[:, 0],
             reference_by_setting=dict(zip(settings, blind.T, strict=True)),
         )
-        found = estimate(name, table)
-        wrong += found.low > 1.0 - lost if side == "low" else found.high < truth[name]
+        interval = estimate(name, table)
+        wrong += interval.low > 1.0 - lost if side == "low" else interval.high < truth[name]
     assert wrong / RUNS < 0.08
 
 
@@ -324,8 +324,8 @@ def test_one_cluster_shows_nothing_of_a_proportion() -> None:
 def test_judged_ends_are_exact() -> None:
     for successes in range(41):
         outcomes = (np.arange(40) < successes).astype(float)
-        found = judged_proportion_interval(outcomes, Clusters.of(None, 40), 0.90)
-        assert found == pytest.approx(exact_interval(successes, 40, 0.90), rel=1e-9)
+        ends = judged_proportion_interval(outcomes, Clusters.of(None, 40), 0.90)
+        assert ends == pytest.approx(exact_interval(successes, 40, 0.90), rel=1e-9)
 
 
 def test_judged_ends_rise_with_every_success() -> None:
@@ -342,10 +342,10 @@ def test_rare_errors_are_not_found_too_many_too_often(n: int, rate: float, tail:
     """Exactly: how often a bound that is true fails, at one risk and at a share of it; Wilson's bound alone fails 18 %."""
     chances = stats.binom.pmf(np.arange(n + 1), n, rate)
     outcomes, alone = [(np.arange(n) < count).astype(float) for count in range(n + 1)], Clusters.of(None, n)
-    ends = np.array([judged_proportion_interval(one, alone, 1.0 - 2.0 * tail) for one in outcomes])
+    ends = np.array([judged_proportion_interval(row, alone, 1.0 - 2.0 * tail) for row in outcomes])
     assert tests * chances[ends[:, 0] > rate].sum() <= 0.05
     assert tests * chances[ends[:, 1] < rate].sum() <= 0.05
-    wilson = [proportion_interval(one, alone, 0.90)[0] > rate for one in outcomes]
+    wilson = [proportion_interval(row, alone, 0.90)[0] > rate for row in outcomes]
     if (n, rate) == (20, 0.01):
         assert chances[wilson].sum() > 0.18
 

@@ -77,8 +77,8 @@ def contest(scores: Array, groups: int = 1) -> Contest:
     return Contest.of(values, scores - values, clusters, Ends(0.0, 1.0))
 
 
-def intervals(found: Contest, *, higher: bool = True) -> list[list[int]]:
-    between = found.differences(0.9, np.random.default_rng(0))
+def intervals(models: Contest, *, higher: bool = True) -> list[list[int]]:
+    between = models.differences(0.9, np.random.default_rng(0))
     return [[int(end) for end in ends] for ends in place_intervals(between, higher=higher)]
 
 
@@ -102,11 +102,11 @@ def test_a_better_model_stands_first_and_tightly() -> None:
 
 
 def test_identical_models_are_never_told_apart() -> None:
-    own = answers(np.random.default_rng(2), np.array([0.8]), 300)
-    found = contest(np.hstack([own, own, 1.0 - own]))
-    assert places(found.values, higher=True).tolist() == [1, 1, 3]
-    assert intervals(found) == [[1, 2], [1, 2], [3, 3]]
-    low, high = found.differences(0.9, np.random.default_rng(0))[0, 1]
+    scores = answers(np.random.default_rng(2), np.array([0.8]), 300)
+    models = contest(np.hstack([scores, scores, 1.0 - scores]))
+    assert places(models.values, higher=True).tolist() == [1, 1, 3]
+    assert intervals(models) == [[1, 2], [1, 2], [3, 3]]
+    low, high = models.differences(0.9, np.random.default_rng(0))[0, 1]
     assert low < 0.0 < high
     assert low == -high
 
@@ -128,15 +128,15 @@ def test_the_mean_over_data_sets_is_as_uncertain_as_its_parts() -> None:
     parts = [contest(answers(rng, np.array([0.6, 0.8]), count)) for count in (40, 400)]
     both = Contest.mean(parts)
     assert both.values == pytest.approx((parts[0].values + parts[1].values) / 2.0)
-    assert both.alone.above.errors == pytest.approx(np.hypot(*(one.alone.above.errors for one in parts)) / 2.0)
-    assert both.apart.errors == pytest.approx(np.hypot(*(one.apart.errors for one in parts)) / 2.0)
+    assert both.alone.above.errors == pytest.approx(np.hypot(*(part.alone.above.errors for part in parts)) / 2.0)
+    assert both.apart.errors == pytest.approx(np.hypot(*(part.apart.errors for part in parts)) / 2.0)
     assert both.apart.df == both.alone.below.df == 39
 
 
 def test_the_mean_of_one_is_that_one() -> None:
-    one = contest(answers(np.random.default_rng(5), np.array([0.6, 0.8, 0.7]), 90), groups=3)
-    same = Contest.mean([one])
-    assert np.array_equal(same.differences(0.9, np.random.default_rng(0)), one.differences(0.9, np.random.default_rng(0)))
+    single = contest(answers(np.random.default_rng(5), np.array([0.6, 0.8, 0.7]), 90), groups=3)
+    same = Contest.mean([single])
+    assert np.array_equal(same.differences(0.9, np.random.default_rng(0)), single.differences(0.9, np.random.default_rng(0)))
 
 
 @pytest.mark.study
@@ -156,8 +156,8 @@ def test_all_ranks_hold_together_as_often_as_they_say(truth: list[float], sample
     last = len(truth) + 1 - places(means, higher=False)
     held = 0
     for _ in range(200):
-        found = np.array(intervals(contest(answers(rng, means, samples, groups), groups)))
-        held += bool((found[:, 0] <= first).all() and (found[:, 1] >= last).all())
+        ends = np.array(intervals(contest(answers(rng, means, samples, groups), groups)))
+        held += bool((ends[:, 0] <= first).all() and (ends[:, 1] >= last).all())
     assert held >= 168
 
 
@@ -213,16 +213,16 @@ def test_clusters_stay_in_one_fold() -> None:
 
 
 def test_too_few_clusters_to_split() -> None:
-    one = Clusters.of(["a"] * 4, 4)
-    assert math.isnan(cross_validated_maximum(np.ones((4, 2)), one, np.random.default_rng(0)))
+    cluster = Clusters.of(["a"] * 4, 4)
+    assert math.isnan(cross_validated_maximum(np.ones((4, 2)), cluster, np.random.default_rng(0)))
     two = Clusters.of(["a", "a", "b", "b"], 4)
     assert cross_validated_maximum(np.ones((4, 2)), two, np.random.default_rng(0)) == 1.0
 
 
 def few_lost(rng: np.random.Generator, rates: Array, samples: int) -> Array:
     """Returns drops of a sweep whose samples differ in how easily they are lost, with flips both ways; shape (samples, m)."""
-    shared, own = rng.normal(size=(samples, 1)), rng.normal(size=(samples, len(rates)))
-    latent = 0.7 * shared + math.sqrt(0.51) * own
+    shared, independent = rng.normal(size=(samples, 1)), rng.normal(size=(samples, len(rates)))
+    latent = 0.7 * shared + math.sqrt(0.51) * independent
     harmful, helpful = special.ndtri(rates + 0.01), special.ndtri(np.full(len(rates), 0.99))
     drops: Array = (latent < harmful).astype(float) - (latent > helpful)
     return drops
@@ -262,6 +262,6 @@ def test_the_largest_few_of_all_are_their_mean_and_of_one_cluster_nothing() -> N
     assert largest_few_upper(drops, clusters, 4, 0.05) == pytest.approx(float(all_of_them.upper(0.05)[0]))
     lower = largest_few_lower(drops, clusters, 4, 0.05, np.random.default_rng(0))
     assert lower == pytest.approx(float(all_of_them.lower(0.05)[0]))
-    one = Clusters.of(["a"] * 60, 60)
-    assert largest_few_upper(drops, one, 2, 0.05) == math.inf
-    assert largest_few_lower(drops, one, 2, 0.05, np.random.default_rng(0)) == -math.inf
+    cluster = Clusters.of(["a"] * 60, 60)
+    assert largest_few_upper(drops, cluster, 2, 0.05) == math.inf
+    assert largest_few_lower(drops, cluster, 2, 0.05, np.random.default_rng(0)) == -math.inf

@@ -53,9 +53,9 @@ def _test(harmful: float, helpful: float, n: float) -> TangoTest:
 
 def _sums(n: int, harmful_share: float, helpful_share: float) -> Array:
     """Returns how often harmful minus helpful flips are k or more, k from -n to n, sample by sample."""
-    one, sums = np.array([helpful_share, 1.0 - harmful_share - helpful_share, harmful_share]), np.ones(1)
+    single, sums = np.array([helpful_share, 1.0 - harmful_share - helpful_share, harmful_share]), np.ones(1)
     for _ in range(n):
-        sums = np.convolve(sums, one)
+        sums = np.convolve(sums, single)
     tails: Array = sums[::-1].cumsum()[::-1]
     return tails
 
@@ -107,11 +107,11 @@ RARE = [(0.0, 0.0), (0.0, 0.3), (0.3, 0.0), (1.0, 0.0), (0.0, 1.0), (0.004, 0.6)
 @pytest.mark.cases("n", [1, 2, 11, 12, 13, 14, 249])
 def test_tails_with_a_rare_flip_are_sums_and_never_too_small(n: int, shares: tuple[float, float]) -> None:
     """Beyond 12 flips where less than one is expected, whatever happens counts as an excess: a chance of at most 1e-10."""
-    found, expected = _tails(np.arange(-n, n + 1.0), n, *shares), _sums(n, *shares)
-    assert found.dtype == np.float64
-    assert (found <= 1.0).all()
-    assert (found - expected >= -1e-13).all()
-    assert (found - expected <= 1e-10).all()
+    tails, expected = _tails(np.arange(-n, n + 1.0), n, *shares), _sums(n, *shares)
+    assert tails.dtype == np.float64
+    assert (tails <= 1.0).all()
+    assert (tails - expected >= -1e-13).all()
+    assert (tails - expected <= 1e-10).all()
 
 
 @pytest.mark.cases(
@@ -122,10 +122,10 @@ def test_tails_with_a_rare_flip_are_sums_and_never_too_small(n: int, shares: tup
 def test_tails_by_the_formula_are_sums_far_out_as_well(n: int, shares: tuple[float, float]) -> None:
     """Within 0.3 % down to 1e-12."""
     excess, expected = np.arange(-n, n + 1.0), _sums(n, *shares)
-    found = _tails(excess, n, *shares)
-    assert (found <= 1.0).all()
+    tails = _tails(excess, n, *shares)
+    assert (tails <= 1.0).all()
     seen = expected > 1e-12
-    assert found[seen] == pytest.approx(expected[seen], rel=0.003)
+    assert tails[seen] == pytest.approx(expected[seen], rel=0.003)
 
 
 @pytest.mark.cases("shares", [(0.1, 0.05), (0.05, 0.1), (0.1, 0.1), (0.3, 0.6), (0.7, 0.1), (0.1, 0.7)])
@@ -141,11 +141,11 @@ def test_a_tail_is_one_half_around_the_middle_however_many_samples_there_are(n: 
     for up, down in ((0.1, 0.05), (0.3, 0.3), (0.02, 0.9)):
         deviations = np.sort(np.concatenate([sign * np.geomspace(1e-6, 1e-2, 200) for sign in (-1.0, 1.0)]))
         spread = math.sqrt(n * (up + down - (up - down) ** 2))
-        found = _tails(n * (up - down) + deviations * spread, n, up, down)
-        assert (np.diff(found) <= 2e-4).all()
-        assert found == pytest.approx(np.full(400, 0.5), abs=0.01 + 0.3 / spread)
+        tails = _tails(n * (up - down) + deviations * spread, n, up, down)
+        assert (np.diff(tails) <= 2e-4).all()
+        assert tails == pytest.approx(np.full(400, 0.5), abs=0.01 + 0.3 / spread)
         ends = stats.norm.sf(deviations[[0, -1]])
-        assert found[0] - found[-1] == pytest.approx(float(ends[0] - ends[1]), rel=0.05)
+        assert tails[0] - tails[-1] == pytest.approx(float(ends[0] - ends[1]), rel=0.05)
 
 
 @pytest.mark.cases("drop", [-0.2, 0.0, 0.05, 0.4])
@@ -178,11 +178,11 @@ def test_no_tail_is_above_chernoffs_bound(n: float, shares: tuple[float, float])
 def test_more_excess_is_rarer_and_more_harmful_flips_make_it_likelier(n: int, up: float, down: float, at: float) -> None:
     """Of parts of samples, too: clusters leave effective counts."""
     excess = np.round(n * (up - down + at)) + np.arange(0.0, 4.0, 0.25)
-    found = _tails(excess, n, up, down)
-    assert (np.diff(found) <= 1e-9).all()
-    whole, found = excess[::4], found[::4]
-    assert (_tails(whole, n, up * 1.05, down) >= found - 0.01).all()
-    assert (_tails(whole, n, up, down * 1.05) <= found + 0.01).all()
+    tails = _tails(excess, n, up, down)
+    assert (np.diff(tails) <= 1e-9).all()
+    whole, tails = excess[::4], tails[::4]
+    assert (_tails(whole, n, up * 1.05, down) >= tails - 0.01).all()
+    assert (_tails(whole, n, up, down * 1.05) <= tails + 0.01).all()
 
 
 @pytest.mark.parametrize("n", [3, 60])
@@ -226,9 +226,9 @@ def test_p_values_rise_and_fall_and_turn_with_the_models(case: tuple[int, int, i
     test, turned = _test(harmful, helpful, n), _test(helpful, harmful, n)
     above = [float(test.p_above(drop)[0]) for drop in drops]
     assert above == pytest.approx([float(turned.p_below(-drop)[0]) for drop in drops])
-    assert all(0.0 <= one <= other + 1e-10 <= 1.0 + 1e-9 for one, other in pairwise(above))
+    assert all(0.0 <= value <= other + 1e-10 <= 1.0 + 1e-9 for value, other in pairwise(above))
     below = [float(test.p_below(drop)[0]) for drop in drops]
-    assert all(0.0 <= other <= one + 1e-10 <= 1.0 + 1e-9 for one, other in pairwise(below))
+    assert all(0.0 <= other <= value + 1e-10 <= 1.0 + 1e-9 for value, other in pairwise(below))
     assert (np.array(above) + np.array(below) >= 0.97).all()  # an outcome is on one side at least
 
 
@@ -594,10 +594,10 @@ def test_statistics_by_hand(case: tuple[float, ...], statistic: float) -> None:
 def test_the_statistic_falls_in_the_drop_and_turns_with_the_models(case: tuple[int, int, int]) -> None:
     drops = np.linspace(-0.99, 0.99, 67)
     some, others, pairs = (np.full(67, float(count)) for count in case)
-    found = tango_statistic(some, others, pairs, drops)
-    assert (np.diff(found) < 0.0).all()
+    statistics = tango_statistic(some, others, pairs, drops)
+    assert (np.diff(statistics) < 0.0).all()
     turned = tango_statistic(others, some, pairs, -drops)
-    assert turned == pytest.approx(-found, abs=1e-9)
+    assert turned == pytest.approx(-statistics, abs=1e-9)
 
 
 @pytest.mark.parametrize("confidence", [0.1, 0.5, 0.9])
@@ -624,11 +624,11 @@ def test_tangos_bounds_are_wilsons_where_no_helpful_flip_is_likely(confidence: f
 def test_no_share_of_helpful_flips_makes_the_counts_likelier(thirds: tuple[int, int, int], drop: float, where: float) -> None:
     """Of parts of samples, too: clusters leave effective counts."""
     case = thirds[0] / 3.0, thirds[1] / 3.0, sum(thirds) / 3.0
-    found = float(likeliest_helpful(*_one(*case, drop))[0])
+    share = float(likeliest_helpful(*_one(*case, drop))[0])
     least, most = max(0.0, -drop), (1.0 - drop) / 2.0
-    assert least - 1e-9 <= found <= most + 1e-9
+    assert least - 1e-9 <= share <= most + 1e-9
     other = least + where * (most - least)
-    assert _likelihood(case, drop, other) <= _likelihood(case, drop, found) + 1e-7
+    assert _likelihood(case, drop, other) <= _likelihood(case, drop, share) + 1e-7
 
 
 def test_without_flips_and_with_a_drop_no_helpful_flip_is_likely() -> None:
