@@ -197,7 +197,7 @@ BY_AGE = ("latest", "previous")
 
 
 def run_by_age(name: str, runs: Sequence[Path], store: Path, kind: str = "run") -> Path:
-    """Returns the run for a name of ``BY_AGE``. ``runs`` are those of the store of that kind, the newest first."""
+    """Returns the run for a name of ``BY_AGE``. ``runs`` are the runs of that kind in the store, newest first."""
     place = BY_AGE.index(name)
     if place >= len(runs):
         held = f"{len(runs) or 'no'} {kind}{'' if runs else ' here'}"

@@ -32,7 +32,7 @@ MAIN = "main"
 
 @dataclass
 class Inputs:
-    """What stands behind the options of one run, in one process."""
+    """The objects behind the options of one run, in one process."""
 
     settings: Settings
     invocation: Path

@@ -510,7 +510,7 @@ def _look_again(config: pytest.Config, status: int | None, error: BaseException 
 
 
 def _status_of(config: pytest.Config, run: Run, status: int | None, error: BaseException | None) -> int | None:
-    """Takes a GO back that rests on what is no longer there, and returns the exit code: 0 of a GO alone."""
+    """Takes a GO back if its evidence is gone, and returns the exit code: 0 only for a GO."""
     unread, unwritten = _unread(config, run, error), raised_in(error, JUNIT)
     junit = None if unwritten else _junit_file(config)
     ends_well = status == 0 or (isinstance(error, SystemExit) and not error.code)

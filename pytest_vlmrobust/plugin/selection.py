@@ -192,7 +192,7 @@ def _plan_left_out(run: Run, collected: _Collected) -> None:
         node = next(iter(collected.left_out.values()))
         report = node.ihook.pytest_make_collect_report(collector=node)
         if report.failed:
-            run.evaluation.selection.narrow(f"a test id (of a file whose {node.name} cannot be collected)")
+            run.evaluation.selection.mark_incomplete(f"a test id (of a file whose {node.name} cannot be collected)")
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: Sequence[pytest.Item]) -> None:

@@ -396,16 +396,16 @@ def _new_name() -> str:
 
 
 def _work_in_one_process(config: pytest.Config) -> None:
-    """Makes this process plan, or ask, alone: workers of xdist would each do the same, and their controller knows no tests.
+    """Makes this process plan or ask without workers: each would do the same, and the controller of xdist knows no tests.
 
-    On a Ray cluster, actors are what works at the same time; each worker would ask for all of them.
+    On a Ray cluster actors work at the same time, and each worker would ask for all of them.
     """
     if hasattr(config.option, "tx"):
         config.option.dist, config.option.tx, config.option.numprocesses = "no", [], 0
 
 
 _END_WITH: pytest.StashKey[Callable[[int | None], None]] = pytest.StashKey()
-"""What is told the exit code of pytest when it is about to end."""
+"""The function that gets the exit code when pytest is about to end."""
 _REPORT: pytest.StashKey[ReportDirectory] = pytest.StashKey()
 """The directory of the report, once this process has taken it."""
 

@@ -100,7 +100,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
     run.evaluation.workers_files |= {tuple(file) for file in output.get("vlm_files", [])}
     run.evaluation.written |= {Path(path): sha256 for path, sha256 in output.get("vlm_written", {}).items()}
     if "vlm_selection" in output:
-        selection.learn(**output["vlm_selection"])
+        selection.update_from_worker(**output["vlm_selection"])
     if output.get("vlm_refused"):
         selection.refuse(UsageError(output["vlm_refused"]), at_worker=True)
 
@@ -110,7 +110,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Tells the controller, which collects nothing, how many gated tests there seem to be, until workers report it."""
     run = node.config.stash[RUN]
     is_first = not run.evaluation.selection.selected
-    run.evaluation.selection.expect(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
+    run.evaluation.selection.set_expected(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     if run.evaluation.selection.selected and is_first and reporter is not None:
         for warning in [*run.evaluation.suite_warnings(ids), *_sample_warnings(run, ids)]:

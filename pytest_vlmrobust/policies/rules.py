@@ -110,10 +110,10 @@ def decimals_needed(value: float, *ends: float) -> int:
     >>> decimals_needed(0.124, 0.05), decimals_needed(0.05004, 0.05), decimals_needed(0.2, 0.0625)
     (3, 5, 4)
     """
-    return next((digits for digits in range(3, 10) if all(_told_apart(value, end, digits) for end in ends)), 10)
+    return next((digits for digits in range(3, 10) if all(_are_distinct(value, end, digits) for end in ends)), 10)
 
 
-def _told_apart(value: float, end: float, digits: int) -> bool:
+def _are_distinct(value: float, end: float, digits: int) -> bool:
     printed = f"{end:.{digits}f}"
     exact = abs(float(printed) - end) <= ROUNDING
     return exact and (abs(value - end) <= ROUNDING or f"{value:.{digits}f}" != printed)

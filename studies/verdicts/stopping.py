@@ -30,7 +30,7 @@ from boundaries import HELPFUL, RIGHT, RISK, clean_scores
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from pytest_vlmrobust.evaluation.judge.audits import moments
+from pytest_vlmrobust.evaluation.judge.audits import checkpoints
 from pytest_vlmrobust.evaluation.judge.stopping import look_sizes, risk_shares
 from pytest_vlmrobust.metrics.sequential import Audit, max_drop
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
@@ -236,7 +236,7 @@ def asked_of_audit(clean: Array, most: float, drop: float, way: tuple[str, float
     orders = [stratified_order(rng, clean, pace) if pace else rng.permutation(n) for _ in range(runs)]
     n_asked = np.full(runs, n)
     is_open = np.ones(runs, bool)
-    for moment in moments(n):
+    for moment in checkpoints(n):
         logs = (ratios if evidence == "strata" else bets)(clean, most, orders, answers, moment)
         done = is_open & ((logs >= -math.log(RISK)).sum(axis=0) == 1)
         n_asked[done] = moment

@@ -23,7 +23,7 @@ from .paired import RunModel, notes_without_pictures, paired_table
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """What changed in one cell that both runs measured."""
+    """The change of a cell that both runs measured."""
 
     model: str
     """The model of the later run."""
@@ -51,7 +51,7 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class SweepChange:
-    """What changed over all perturbed settings of a dataset that both runs measured."""
+    """The change over all perturbed settings of a dataset that both runs measured."""
 
     model: str
     dataset: str

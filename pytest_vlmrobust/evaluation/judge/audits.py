@@ -43,7 +43,7 @@ LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
 FIRST = 8
 """Samples asked in every cell."""
 STEP = 4
-"""Samples of a cell between two moments at which an audit may stop."""
+"""Samples of a cell between two checkpoints of an audit."""
 GROWTH = 16
 """Later steps add this fraction of the samples so far: large batches are cheaper, and later answers decide less."""
 _PURPOSE = "order in which samples are asked"
@@ -105,18 +105,18 @@ def step_after(n_asked: int) -> int:
     return max(FIRST, n_asked // GROWTH)
 
 
-def moments(size: int) -> tuple[int, ...]:
+def checkpoints(size: int) -> tuple[int, ...]:
     """Returns after how many samples the audit of a cell may stop: often at first, then less often.
 
-    >>> moments(20)
+    >>> checkpoints(20)
     (8, 12, 16)
     """
-    checkpoints = []
+    counts = []
     n_asked = FIRST
     while n_asked < size:
-        checkpoints.append(n_asked)
+        counts.append(n_asked)
         n_asked += max(STEP, n_asked // GROWTH)
-    return tuple(checkpoints)
+    return tuple(counts)
 
 
 class RuleAudit:

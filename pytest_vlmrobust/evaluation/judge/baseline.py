@@ -41,7 +41,7 @@ class Baseline(StoredAnswers):
     common: bool = field(default=False, kw_only=True)
     """Whether samples in only one of the runs are left out instead of refused."""
     called: str = field(default="the baseline", kw_only=True)
-    """What messages call the run."""
+    """The name of the run in messages."""
     _paired: dict[str, _Pairing] = field(default_factory=dict)
 
     @cached_property
@@ -101,7 +101,7 @@ class Baseline(StoredAnswers):
 
     @property
     def perturbations(self) -> Mapping[str, str]:
-        """What tells its perturbations of one's own from others of these names; empty for evidence without its manifest."""
+        """The identities of the user's perturbations in that run; empty for evidence without its manifest."""
         identities: Mapping[str, str] = self._manifest.get("perturbations", {})
         return identities
 
@@ -145,7 +145,7 @@ class Baseline(StoredAnswers):
         return np.array([np.nan if place is None else best[place] for place in places], float)
 
     def kept(self, dataset: str, now: Questions) -> list[bool]:
-        """Returns which samples of this run are compared: those that the earlier run also has."""
+        """Returns which samples of this run are compared: the earlier run has them too."""
         return [place is not None for place in self.places(dataset, now)]
 
     def left_out(self, dataset: str, now: Questions) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ class Baseline(StoredAnswers):
             )
 
     def refuse_perturbations(self, now: Mapping[str, str], cells: Iterable[Cell]) -> None:
-        """Refuses a run whose perturbations of one's own do something else than those of these names did."""
+        """Refuses a run if one of the user's perturbations changed since and kept its name."""
         steps = {step.name for cell in cells if self.has_cell(cell) for step in cell.setting.steps}
         known = steps & now.keys() & self.perturbations.keys()
         if changed := sorted(name for name in known if now[name] != self.perturbations[name]):

@@ -87,7 +87,7 @@ def _estimate(  # noqa: PLR0917 - a metric and what it reads
     none: str = "",
     no_image: NDArray[np.float64] | None = None,
 ) -> Estimate:
-    """Estimates a metric from other scores than those of the cell, of some samples where ``kept`` is given; ``none``: of none."""
+    """Estimates a metric from these scores instead of the cell's; ``kept`` selects samples, ``none``: the reason without any."""
     if kept is not None and not any(kept):
         return Estimate.invalid(none)
     table = score_table(scores.samples, clean, by_setting={scores.setting: now}, no_image=no_image)

@@ -55,7 +55,7 @@ def answered_by_letter(sample: Sample) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetFacts:
-    """What is known about a dataset before a model answers; it decides which quantities its tests have.
+    """Facts about a dataset before a model answers; they decide which quantities its tests have.
 
     If ``corpus_metric`` or ``samples`` is ``None``, it is not known yet, and every possible quantity is planned.
     """
@@ -266,7 +266,7 @@ class Quantity:
     """One quantity that a rule may bound."""
 
     facts: Described
-    """What it is."""
+    """Its name, bounds and texts."""
     applies: Callable[[PlannedTest], bool]
     """Whether a test is judged by it, known before a model answers."""
     estimate: Callable[[Any], Estimate | None]

@@ -209,7 +209,7 @@ class JudgeInputs:
         return budget_records(answers.evidence, policies, datasets, self.today, why_not_shown, tested=tested)
 
     def write(self, run: Path) -> str:
-        """Writes ``docket.json``, whose SHA-256 it returns, and the bytes of the policy files into the directory of a run."""
+        """Writes ``docket.json`` and the policy files into the directory of a run; returns the SHA-256 of ``docket.json``."""
         content = {
             "date": self.today.isoformat(),
             "latest": (self.latest or self.today).isoformat(),

@@ -85,11 +85,11 @@ class Sources:
     fingerprints: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
     """By model and dataset: the fingerprints that decide the order of samples."""
     of_all: Sources | None = None
-    """Those about all questions, where these are about the ones that the settings of a test change."""
+    """The sources of all questions, if these have only the questions that the settings of a test change."""
 
     @property
     def is_part(self) -> bool:
-        """Whether a part of the samples is measured, whose intervals would ignore that it was stopped."""
+        """Whether only a part of the samples is measured; its intervals would ignore the early stop."""
         return self.all_answers is not None
 
     @property
@@ -107,10 +107,10 @@ class Sources:
         return dataclasses.replace(self, answers=answers, all_answers=self.everything, names=names)
 
     def of_changed(self, reads: Reads) -> Sources:
-        """Returns the same about the questions that the settings of a test change: the others are asked as before.
+        """Returns these sources for the questions that the settings of a test change; the other questions stay as they are.
 
-        Of several settings every one has to change a question; but for metrics of the options and wordings of a question any
-        of them, as they read the settings that change it.
+        With several settings each must change a question. For metrics of options and wordings one setting is enough, because
+        they read only the settings that change a question.
         """
         cells = [reads.planned] if reads.by_need and isinstance(reads.planned, Cell) else reads.of_settings
         by_setting = {cell.setting: self.answers.changed(cell.dataset, cell.setting) for cell in cells}
@@ -157,15 +157,15 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """What was measured for a test."""
+    """The measurement of a test."""
 
     planned: Planned
     estimates: Sequence[tuple[MetricKey, Estimate]]
     """The estimate of each quantity that a rule may bound; of a summary metric its own first."""
     draft: Record
-    """The record without verdicts; its measures are those that no rule is about."""
+    """The record without verdicts; no rule is about its measures."""
     results: Sequence[CellResult] = ()
-    """The answers that budgets are about: all that it rests on, and of a cell the attempts that it is compared with."""
+    """The answers that budgets count: all answers of the test, and for a cell the attempts that it is compared with."""
     earlier: Sequence[CellResult] = ()
     """The answers of the earlier run that it is compared with."""
     clean: CellResult | None = None

@@ -1,4 +1,4 @@
-"""Judging: from a measurement to a Record with its verdict. Of answers it counts those that failed or cannot be read."""
+"""Judging: from a measurement to a Record with its verdict. It counts failed and unreadable answers."""
 
 from __future__ import annotations
 
@@ -139,9 +139,7 @@ def _baseline_failures(policy: Policy, baselines: Iterable[CellResult]) -> list[
 def _judged(policy: Policy, test: MetricKey, estimate: Estimate, today: date, decided: Mapping[str, Verdict] | None) -> Measure:
     measure = policy.measure(test, estimate, today=today, decided=decided)
     shown: dict[str, Any] = {"category": test.category}
-    if (
-        decided is not None or not estimate.valid
-    ):  # an interval that ignores an early stop is not shown, nor a number that does not apply
+    if decided is not None or not estimate.valid:  # its interval ignores an early stop, or its number does not apply
         shown |= {"low": math.nan, "high": math.nan}
     if not estimate.valid:
         shown["value"] = math.nan

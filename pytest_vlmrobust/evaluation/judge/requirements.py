@@ -1,4 +1,4 @@
-"""Requirements: what policies ask of a whole run, what of it the run lacks, and warnings about the policies.
+"""Requirements: what policies ask of a whole run, what the run lacks, and warnings about the policies.
 
 Pure functions from the facts, policies and records of a run to sentences. ``core.decision`` turns verdicts and sentences into GO.
 """
@@ -77,7 +77,7 @@ class WaiverState(StrEnum):
 
 
 class Missed(StrEnum):
-    """What a waiver that applied to no test came near to; its value is what may be misspelt."""
+    """The nearest match of a waiver that applied to no test; its value may be misspelt."""
 
     CATEGORY = "category"
     """There were tests of its metric, models, data and settings, but not of its categories."""
@@ -109,7 +109,7 @@ class WaiverUse:
     used: int
     exceeded: int = 0
     missed: Missed | None = None
-    """What an unmatched waiver came near to."""
+    """The nearest match of an unmatched waiver."""
 
     def __str__(self) -> str:
         waiver, advice = self.waiver, _ADVICE[self.state].format(**vars(self), tests=quantity(self.matched, "test"))
@@ -136,7 +136,7 @@ class PolicyUse:
     records: Sequence[Record]
     today: date
     idle: Sequence[MetricKey] = ()
-    """What tests would have measured that were left out because their settings change no question."""
+    """The metrics of tests that were left out because their settings change no question."""
 
     @cached_property
     def measured(self) -> list[tuple[Measure, MetricKey]]:
@@ -172,7 +172,7 @@ class PolicyUse:
         return [name for name in names if name not in gated] if gated else []
 
     def idle_summaries(self, is_summary: Callable[[Rule], bool]) -> list[Rule]:
-        """Returns the blocking rules on summary metrics where none of them met a test; nothing where one did, or there is none.
+        """Returns the blocking rules on summary metrics if none of them met a test, else an empty list.
 
         Whatever else passed, nothing was then decided about all settings together.
         """
@@ -180,7 +180,7 @@ class PolicyUse:
         return [] if any(summaries.values()) else list(summaries)
 
     def unmet_rules(self, categories: Callable[[], Iterable[str]]) -> list[UnmetRule]:
-        """Returns the blocking rules whose metric was measured, and never in their scope, and those whose tests were left out.
+        """Returns the blocking rules whose metric was measured only outside their scope, and rules whose tests were left out.
 
         ``categories`` is only called for a rule about one.
         """
@@ -257,7 +257,7 @@ class PolicyUse:
 
     @cached_property
     def waivers(self) -> list[WaiverUse]:
-        """What the tests made of each waiver; a run of some tests leaves waivers unmatched that a whole run would use."""
+        """How the tests used each waiver; a partial run leaves waivers unmatched that a whole run would use."""
         return [self._use(waiver) for waiver in self.policy.waivers]
 
     def _use(self, waiver: Waiver) -> WaiverUse:
@@ -317,7 +317,7 @@ def _name_list(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What policies ask of a run as a whole, with the facts and the records of the run."""
+    """The requirements of policies for a whole run, with its facts and records."""
 
     policies: Mapping[str, Policy]
     """The policy of each model."""
@@ -372,7 +372,7 @@ class Requirements:
 
     @property
     def allowances(self) -> list[Allowance]:
-        """What the run did not do or show and its policies let pass: every report says so."""
+        """Shortfalls that the policies of the run allow; every report lists them."""
         lacks = [lack for lacks in self._coverage.values() for lack in lacks] + self._not_shown_to_look
         unmet: dict[tuple[str, bool], list[str]] = {}
         for each, line in self._unmet:
@@ -455,7 +455,7 @@ class Requirements:
 
     @cached_property
     def _uses(self) -> dict[str, PolicyUse]:
-        """The policy of each model with the records that it judged: its own, and those of families whose largest model it is."""
+        """The policy of each model with the records that it judged: of the model, and of families whose largest model it is."""
         judged = {name: {name} for name in self.policies}
         for family, members in families(self.models).items():
             judged.get(members.largest, set()).add(family)
@@ -482,7 +482,7 @@ class Requirements:
 
     @cached_property
     def _coverage(self) -> dict[str, list[Condition]]:
-        """What the run did not measure, by the model whose policy asks for it."""
+        """Missing measurements of the run, by the model whose policy asks for them."""
         samples, suites = self.samples_asked(), suites_of(record.nodeid for record in self.records)
         return {
             name: policy.coverage.conditions(
@@ -575,7 +575,7 @@ class Requirements:
         return [] if self.has_baseline else [rule for rule in policy.rules if is_relative(rule)]
 
     def _unmatched_waivers(self, name: str) -> tuple[list[WaiverUse], list[WaiverUse]]:
-        """Returns the waivers that met no test of a whole run: those that can meet none, and those that others may need."""
+        """Returns the waivers that met no test of a whole run: waivers that can meet none, and ones that other runs need."""
         suites = self.policies[name].coverage.suites
         all_ran = bool(suites) and {*suites} <= suites_of(record.nodeid for record in self.records)
         waivers = self._uses[name].waivers if self._is_over else []

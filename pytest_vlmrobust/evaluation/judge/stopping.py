@@ -62,10 +62,10 @@ from .audits import (
     Scores,
     allowed_breaches,
     asking_order,
+    checkpoints,
     fingerprints_of,
     judges_value,
     limits_within,
-    moments,
     risks,
     step_after,
 )
@@ -77,7 +77,7 @@ from .record import Verdicts, is_broken, judge_budgets, judge_estimates
 from .strata import rows_of, strata
 
 PAIRS = 32
-"""Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
+"""Pairs of a setting and a sample between two checkpoints of the audit of a mean."""
 CELLS_PER_ROUND = 4
 """Cells of a sweep asked per round, those closest to a breach."""
 Steps: TypeAlias = Generator[list[CellRequest], list[Scores], bool]
@@ -253,7 +253,7 @@ class Stopping:
         if _lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}, sources):
             self._shares = {}
             return audits, deque()
-        return audits, deque(sorted({*(moments(self.size) if audits else (FIRST,)), *look_sizes(self.size)}))
+        return audits, deque(sorted({*(checkpoints(self.size) if audits else (FIRST,)), *look_sizes(self.size)}))
 
     def _category_tests(self, cell: Cell, planned: Sequence[MetricKey]) -> list[MetricKey]:
         """Returns the tests of the categories of a cell that a rule is about and an audit may decide."""

@@ -80,7 +80,7 @@ class StoredAnswers:
         return self._pictures[dataset]
 
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
-        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
+        """Returns the places of the samples whose question a setting changes; ``None`` if it changes only images."""
         if (dataset, setting) not in self._changed:
             places = tuple(sorted(self.evidence.changed_questions(dataset, setting)))
             self._changed[dataset, setting] = places if places or _changes_questions(setting) else None
@@ -137,7 +137,7 @@ class StoredAnswers:
 
 
 def _changes_questions(setting: Setting) -> bool:
-    """Whether a setting changes questions, of which a run that refused its tests has none; no setting that is not registered."""
+    """Whether a setting changes questions, even if a run refused its tests; False if it is not registered."""
     try:
         return bool(split(setting)[0])
     except UnknownName:

@@ -255,7 +255,7 @@ class _Material:
 
 @cache
 def _data(collection: str) -> RunData:
-    """Returns the data of a collection, of which all tasks share the identities."""
+    """Returns the data of a collection; its tasks share the identities."""
     return RunData((collection,))
 
 

@@ -505,7 +505,7 @@ def _is_of_confidence(rule: Rule) -> bool:
 
 
 def _unchanged(rule: Rule) -> float | None:
-    """Returns the value of the metric of a rule where nothing is lost; ``None`` where there is none."""
+    """Returns the value of a rule's metric for a model that loses nothing; ``None`` if there is none."""
     return None if rule.metric in profiles.OF_FLAGS else metrics.get(rule.metric).unchanged
 
 

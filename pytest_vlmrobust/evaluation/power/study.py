@@ -27,7 +27,7 @@ PUBLISHED = "published"
 TYPICAL = "typical"
 HIDDEN_LOSS = "hidden-loss"
 SYNTHETIC = (NOTHING_LOST, TYPICAL, HIDDEN_LOSS, EQUAL, EQUAL_CHURN, PUBLISHED)
-"""The profiles that need neither a run nor a table of a paper."""
+"""The profiles that need no run and no table of a paper."""
 _SEARCHED = 4
 """The factor by which the search for a number of samples reduces the runs of each size."""
 _FEWEST = 20
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
     power: Power
     needed: tuple[int, int | None] | None
-    """The samples that are too few to decide most runs, and those that are enough, if any; ``None`` if nothing was searched."""
+    """A number of samples too few to decide most runs, and a sufficient one, if any; ``None`` without a search."""
     simulation: Simulation
 
     @property
@@ -82,7 +82,7 @@ class _Data(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """What is simulated about a policy."""
+    """The simulation of a policy."""
 
     profiles: Sequence[str | Path] = ()
     """Names of profiles, and directories of runs; if empty, the usual ones."""

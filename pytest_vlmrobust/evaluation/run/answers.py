@@ -50,7 +50,7 @@ class Answers(Questions, Protocol):
         ...
 
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
-        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone.
+        """Returns the places of the samples whose question a setting changes; ``None`` if it changes only images.
 
         The others are asked as before: no test of the setting counts them.
         """
@@ -111,7 +111,7 @@ class PartOfAnswers:
         return self._samples[dataset]
 
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
-        """Returns the places of those whose question a setting changes; ``None`` where it changes images alone."""
+        """Returns the places of the samples whose question a setting changes; ``None`` if it changes only images."""
         changed = self.whole.changed(dataset, setting)
         among = None if changed is None else {*changed}
         return None if among is None else tuple(i for i, place in enumerate(self.places(dataset)) if place in among)
@@ -163,7 +163,7 @@ class AnswersOfChanged(PartOfAnswers):
         return self.whole.result(cell, None if changed is None else sorted({*changed, *places})).part(places)
 
     def changed_places(self, cell: Cell, places: Sequence[int]) -> list[int]:
-        """Returns which places of the dataset are asked about, of those among these samples."""
+        """Returns the places in the dataset of these samples, without questions that the setting does not change."""
         changed = self.whole.changed(cell.dataset, cell.setting)
         among = {*(self.chosen if changed is None else changed)}
         return [place for place in (self.chosen[place] for place in places) if place in among]

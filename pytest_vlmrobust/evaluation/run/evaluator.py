@@ -303,7 +303,7 @@ class Evaluator:
         return self._views.question(sample, Setting.parse(setting) if isinstance(setting, str) else setting)
 
     def changed(self, dataset: str, setting: Setting) -> tuple[int, ...] | None:
-        """Returns the places of the samples whose question a setting changes; ``None`` where it changes images alone."""
+        """Returns the places of the samples whose question a setting changes; ``None`` if it changes only images."""
         if not (steps := split(setting)[0]):
             return None
         if (dataset, steps) not in self._changed:

@@ -92,7 +92,7 @@ class EvidenceWriter:
             self._store()
 
     def _changed_questions(self, dataset: str, setting: Setting) -> dict[int, str]:
-        """Returns what a setting changes in questions, by the places of samples: in all at once, as a test counts these alone."""
+        """Returns the questions that a setting changes, by the places of their samples; a test counts only these."""
         if (dataset, setting) in self._changed:
             return {}
         self._changed.add((dataset, setting))

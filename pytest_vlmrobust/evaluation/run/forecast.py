@@ -61,7 +61,7 @@ class Forecast:
     rate: Rate | None = None
     tokens: Tokens | None = None
     problem: str = ""
-    """Why something of it is not known."""
+    """Why a part of the forecast is unknown."""
     cost: float = math.nan
     """Cost of the missing answers at the declared prices; NaN if unknown."""
     currency: str = ""
@@ -128,7 +128,7 @@ def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What a run would ask: a row for each model and dataset, and what the numbers rest on."""
+    """The questions of a planned run: a row for each model and dataset, and the basis of the numbers."""
 
     rows: Sequence[Forecast]
     disk: str
@@ -151,7 +151,7 @@ class RunForecast:
 
     @property
     def table(self) -> list[list[str]]:
-        """The header of the table and its rows; columns of which nothing is known are left out."""
+        """The header of the table and its rows; columns without known values are left out."""
         columns = zip(HEADER, *map(_row, self.rows), strict=True)
         return [list(row) for row in zip(*(column for column in columns if {*column[1:]} != {UNKNOWN}), strict=True)]
 

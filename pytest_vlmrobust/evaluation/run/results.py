@@ -85,7 +85,7 @@ NOT_PREDICTED = Prediction("", UNASKED_STATE)
 
 
 NO_ANSWER = Answer("", NOT_PREDICTED, UNASKED)
-"""What a view that was not asked about has in the place of an answer."""
+"""Stands for the answer of a view that was not asked about."""
 
 
 def view_indices(positions: Iterable[int], views: int) -> list[int]:
@@ -131,7 +131,7 @@ def counts_for_budgets(views: int, values: NDArray[np.float64], states: Sequence
 
 
 def positions(result: CellResult) -> tuple[float, ...]:
-    """Returns the share of right answers that each patch gives alone; nothing for a single view, or where some were not asked."""
+    """Returns the share of right answers for each patch; empty for a single view, or if some patches were not asked about."""
     return metrics.patch_contribution(result.by_view) if result.views > 1 and not result.n_unasked else ()
 
 
@@ -152,7 +152,7 @@ MANY = 0.05
 
 
 def said_of_letters(result: CellResult) -> tuple[str, ...]:
-    """Returns how many answers by letters are those of a model that would begin otherwise; nothing where none are.
+    """Returns a note on letter answers that the model would have begun otherwise; empty if there are none.
 
     Without its images a model is right to begin otherwise.
     """
@@ -166,7 +166,7 @@ def said_of_letters(result: CellResult) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row.
+    """The answers and scores of one cell, in the order of ``samples``; the views of a sample follow one another.
 
     A view that was not asked about, because an earlier one was right, has the score ``UNASKED``. Its arrays are computed once and
     cannot be written to.
@@ -186,7 +186,7 @@ class CellResult:
     keys: tuple[str, ...] = ()
     """The name of each answer in the store; empty for a view that was not asked about."""
     places: tuple[int, ...] | None = None
-    """The places of ``samples`` in the dataset, where the rest of it was not asked about; ``None`` where all of it was."""
+    """The places of ``samples`` in the dataset if only a part of it was asked about; ``None`` for the whole dataset."""
 
     @classmethod
     def of(
@@ -291,7 +291,7 @@ class CellResult:
 
     @property
     def n_refused(self) -> int:
-        """How many answers count as wrong, because they were refused; those without the images count as guesses."""
+        """The number of refused answers, which count as wrong; without the images they count as guesses."""
         if self.n_guessed:
             pairs = zip(self.samples, self.scores, strict=True)
             return sum(score.is_refusal and not is_guess(self.cell.setting, sample, score) for sample, score in pairs)

@@ -1,4 +1,4 @@
-"""Selection: the gated tests of a run, those that are planned and those of them that are to run; it imports the nouns alone."""
+"""Selection: the planned gated tests of a run, and which of them run; it imports only the nouns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.errors import VlmRobustError
 
 @dataclass(frozen=True, slots=True)
 class SelectedTest:
-    """One gated test that is to run: what it is about, and the settings or sets of them that its summary metric names."""
+    """A selected gated test: its subject, and the settings or sets of settings that its summary metric names."""
 
     nodeid: str
     about: Planned
@@ -25,18 +25,18 @@ class SelectedTest:
 
 @dataclass
 class Selection:
-    """The gated tests of a run: those that are planned, and those of them that were selected."""
+    """The gated tests of a run: the planned ones, and which of them were selected."""
 
     narrowed: str = ""
     """An option that may leave out an unknown number of tests, as whole files; empty if there is none."""
     plan: list[Planned] = field(default_factory=list)
-    """What the tests are about, whatever is deselected: a verdict does not depend on which of them run."""
+    """The subjects of all tests, deselected ones too: a verdict does not depend on which tests run."""
     planned: int = 0
     selected: int = 0
     tests: Sequence[SelectedTest] = ()
-    """Those that were selected; a controller of xdist knows their number alone."""
+    """The selected tests; a controller of xdist only knows their number."""
     notes: Sequence[str] = ()
-    """What the collections that selected tests ask about say of themselves, each note once."""
+    """The notes of the collections that selected tests ask about, each once."""
     idle: Sequence[Sequence[str]] = ()
     """Dataset and setting of the cells without a test, because the setting changes no question of the dataset."""
     refusal: VlmRobustError | None = None
@@ -54,7 +54,7 @@ class Selection:
         self.plan += planned
         self.planned += len(planned)
 
-    def narrow(self, reason: str) -> None:
+    def mark_incomplete(self, reason: str) -> None:
         """Notes why the number of omitted tests is unknown; the first reason is kept."""
         self.narrowed = self.narrowed or reason
 
@@ -67,11 +67,13 @@ class Selection:
         """Notes which tests are to run, what a reader should know about their data, and cells without a test."""
         self.tests, self.selected, self.notes, self.idle = tests, len(tests), notes, idle
 
-    def expect(self, selected: int) -> None:
+    def set_expected(self, selected: int) -> None:
         """Notes how many gated tests there seem to be, before the collecting process reports it."""
         self.selected = selected
 
-    def learn(self, *, planned: int, selected: int, narrowed: str, notes: Iterable[str], idle: Sequence[Sequence[str]]) -> None:
+    def update_from_worker(
+        self, *, planned: int, selected: int, narrowed: str, notes: Iterable[str], idle: Sequence[Sequence[str]]
+    ) -> None:
         """Notes what a worker knows; each worker knows all."""
         self.planned, self.selected, self.idle = planned, selected, idle
         self.narrowed = narrowed or self.narrowed

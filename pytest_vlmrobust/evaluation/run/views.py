@@ -34,16 +34,16 @@ from .probes import shown_setting
 
 T = TypeVar("T")
 KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
-"""From recipes to the digests of the pixels that they gave before, of those that did."""
+"""Maps recipes to the digests of the pixels that they gave before; new recipes are missing."""
 
 _RUNG = "resolution"
 """The setting that shows images at a long edge in pixels."""
 _LOOK_SECONDS = 1.0
-"""How long an image on disk is taken for unchanged: a look at its file for each setting costs more than all else of a recipe."""
+"""How long an image file counts as unchanged: to check it for each setting costs more than the rest of a recipe."""
 _MOST_QUESTIONS = 20_000
 """Changed questions that are kept, as a run asks for each several times; each takes about a kilobyte."""
 _Look: TypeAlias = tuple[bool, str, tuple[str, ...]]
-"""What a view begins with: whether with images that somebody made of its rung, the seeds of its images, and these."""
+"""The start of a view: whether its images were made for its rung, their seeds, and the images."""
 _SOURCE_BYTES = 24 * 2**20
 """Source images that are kept for further settings: about 27 of 640 x 480, and all that a task of the embedded ones shows."""
 
@@ -93,9 +93,9 @@ class ViewMaker:
         self._held = 0
         self._lock = Lock()
         self._looks: dict[tuple[int | None, ...], tuple[float, tuple[Sample, ...], list[_Look]]] = {}
-        """What samples begin with, as it was a moment ago: when, whose, and what."""
+        """The starts of views a moment ago: the time, the samples and the starts."""
         self._first: dict[Path, str] = {}
-        """What each image in a file was when a run first looked at it."""
+        """The identity of each image file when the run first looked at it."""
         self._questions: dict[tuple[int, Setting], tuple[Sample, Sample]] = {}
         """Samples whose question a setting changes, before and after."""
 
@@ -240,7 +240,7 @@ class ViewMaker:
 
 
 def _of_pixels(setting: Setting) -> Setting:
-    """Returns what a setting does to pixels; the rest of it is in the sample already."""
+    """Returns the steps of a setting that change pixels; its other steps are in the sample already."""
     return split(shown_setting(setting))[1]
 
 
@@ -257,7 +257,7 @@ def _made(sample: Sample, setting: Setting) -> tuple[ImageSource, ...] | None:
 
 
 def _left(setting: Setting) -> tuple[Setting, Setting]:
-    """Returns what is left to do: to images as they are, and to those that somebody made of its rung."""
+    """Returns the remaining setting: for images as they are, and for images made for its rung."""
     rest = setting if _rung(setting) is None else Setting(setting.steps[1:]) if setting.steps[1:] else CLEAN
     return setting, rest
 

@@ -33,7 +33,14 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.judge import audits, measurements
 from pytest_vlmrobust.evaluation.judge import measure as measuring
-from pytest_vlmrobust.evaluation.judge.audits import FIRST, NoAuditError, RuleAudit, allowed_breaches, fingerprints_of, moments
+from pytest_vlmrobust.evaluation.judge.audits import (
+    FIRST,
+    NoAuditError,
+    RuleAudit,
+    allowed_breaches,
+    checkpoints,
+    fingerprints_of,
+)
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
@@ -155,8 +162,8 @@ def every(step: int, n: int = N) -> list[float]:
 
 @given(st.integers(1, 500))
 def test_tests_may_stop_often_at_first_and_looks_share_the_risk(size: int) -> None:
-    assert all(FIRST <= moment < size for moment in moments(size))
-    assert all(early < late for early, late in zip(moments(size), moments(size)[1:], strict=False))
+    assert all(FIRST <= count < size for count in checkpoints(size))
+    assert all(early < late for early, late in zip(checkpoints(size), checkpoints(size)[1:], strict=False))
     assert all(look <= 0.6 * size for look in look_sizes(size))
     shares = risk_shares(size)
     assert list(shares) == [*look_sizes(size), size]
