@@ -92,7 +92,8 @@ def points_of(run: RunFiles, metric: str, setting: str) -> dict[str, Point]:
             name = "-".join(filter(None, (record.model, record.dataset, record.split or record.setting)))
             gate = gates.get(f"{record.model}-{record.dataset}", 0)
             data = digests.get(record.dataset, "")
-            points[name] = Point(run.directory.name, run.word, measure, data, record.n_samples, gate)
+            word = run.several.get(record.model, run).word
+            points[name] = Point(run.directory.name, word, measure, data, record.n_samples, gate)
     return points
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.files import RunFiles
@@ -96,6 +97,18 @@ def test_summaries_and_the_cell_of_a_setting_have_points() -> None:
     assert values("accuracy", "fog:low") == {"m-d-fog:low": 0.7}
     point = points("mean_drop", "clean")["m-d"]
     assert (point.run, point.verdict, point.data) == ("run-1", "GO, gate 3", "digest")
+
+
+def test_each_of_several_models_has_its_decision() -> None:
+    measure = Measure("mean_drop", 0.2)
+    drops = [
+        record(f"{name}-d-mean_drop", outcome, model=name, test="sweep", metric="mean_drop", measures=(measure,))
+        for name, outcome in {"good": Outcome.PASS, "bad": Outcome.FAIL}.items()
+    ]
+    facts = RunFacts(models=("good", "bad"), planned=2, selected=2)
+    run = RunFiles(drops, facts, directory=Path("runs/run-1"), manifest={})
+    points = points_of(run, "mean_drop", "clean")
+    assert {name: point.decision for name, point in points.items()} == {"good-d": "GO", "bad-d": "NO-GO"}
 
 
 def test_a_change_lies_between_the_two_runs_that_have_nothing_in_common() -> None:
