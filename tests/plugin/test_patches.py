@@ -76,7 +76,7 @@ def test_stopping_changes_the_inferences_and_not_the_index(patched: Project) -> 
     stopped = records(patched)["patches:3"]
     assert (stopped["n_requested"], stopped["positions"]) == (8, [])
     assert (
-        "patches:3: 8 of 72 patches were asked about, 64 after a right one were not (89% saved); the share of each position "
+        "patches:3: 8 of 72 patches were asked about, 64 after a right one were not (89 % saved); the share of each position "
         "needs every patch: run without --vlm-patch-stop" in stopped["notes"]
     )
     patched.run("--vlm-report=report").assert_outcomes(passed=2)
