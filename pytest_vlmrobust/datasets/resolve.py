@@ -218,7 +218,10 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     if typed in files:
         files = []  # the name is correct but its file is absent: the nearest name would be another benchmark
     names = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
-    names = [name for name in [*names, *files_beside(Path(typed))] if name != typed]
+    path = Path(typed)
+    suffixes = sorted({path.suffix, _TSV, *FORMATS}) if path.name else []
+    names += [name for suffix in suffixes for name in files_beside(path.with_suffix(suffix))]
+    names = [name for name in names if name != typed]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (

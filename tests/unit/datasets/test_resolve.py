@@ -178,6 +178,14 @@ def test_an_absent_benchmark_says_which_files_it_has() -> None:
         resolve("AI2D_TETS")
 
 
+@pytest.mark.parametrize("typed", ["photos.json", "photo.jsonl", "photos"])
+def test_an_absent_file_is_answered_by_a_data_file_beside_it(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos.jsonl").write_text("")
+    with pytest.raises(DatasetError, match=rf"^dataset '{typed}' was not found\. Did you mean 'photos\.jsonl'\?"):
+        resolve(typed)
+
+
 @pytest.mark.parametrize("name", ["DocVQA_VAL", "OCRBench", "RefCOCO"])
 def test_an_absent_benchmark_is_not_taken_for_another(name: str) -> None:
     with pytest.raises(DatasetError) as caught:
