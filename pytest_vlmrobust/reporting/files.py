@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.evaluation.after.ranking import rank_run
 from pytest_vlmrobust.store import Evidence, last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+from pytest_vlmrobust.store.evidence import lost_answers
 from pytest_vlmrobust.store.gates import GateCount
 from pytest_vlmrobust.store.repeatability import Repeatability
 from pytest_vlmrobust.store.run_directory import FOLDER, manifest_as_read, planned_tests, store_of
@@ -35,7 +36,6 @@ from .writing import write_text
 
 REPORT = "report.html"
 UNREADABLE = "the answers of the run cannot be read"
-_ORIGIN = "the run's directory in its store, or run again: answers that the store holds are not asked again"
 WRITERS: Mapping[str, Callable[[RunView], str]] = {
     results.FILE_NAME: results.results_json,
     results.CSV_FILE: results.cells_csv,
@@ -93,7 +93,8 @@ def read_run(directory: Path) -> RunFiles:
     """Reads the journal, the manifest and ``docket.json`` of a run."""
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
-    fingerprints, damage = _fingerprints(directory, any(record.n_requested for record in records))
+    lost = lost_answers(directory, records)
+    fingerprints, damage = ({}, lost) if lost else _fingerprints(directory)
     try:
         facts = _facts(directory, manifest, fingerprints, damage)
         return RunFiles(records, facts, directory=directory, manifest=manifest, damage=damage)
@@ -126,10 +127,10 @@ def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[s
     )
 
 
-def _fingerprints(directory: Path, has_asked: bool) -> tuple[Mapping[str, Any], str]:
+def _fingerprints(directory: Path) -> tuple[Mapping[str, Any], str]:
     """Returns the fingerprint of each model, which identifies weights without a revision, and why the evidence cannot be read."""
-    if not (path := directory / EVIDENCE).is_file():
-        return {}, f"{path}: is missing: nothing shows what the models answered. Copy it from {_ORIGIN}" if has_asked else ""
+    if not (directory / EVIDENCE).is_file():
+        return {}, ""
     try:
         with Evidence.open(directory, read_only=True) as evidence:
             return evidence.models(), ""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.cell import CLEAN, PROBES, Cell, Setting
 from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
@@ -171,6 +172,15 @@ class StoredScores:
     values: tuple[float, ...]
     states: tuple[str, ...]
     rules: tuple[str, ...]
+
+
+def lost_answers(directory: Path, records: Iterable[Record]) -> str:
+    """Returns that a run which asked a model has no evidence any more, or an empty text."""
+    path = directory / FILE_NAME
+    if path.is_file() or not any(record.n_requested for record in records):
+        return ""
+    origin = "the run's directory in its store, or run again: answers that the store holds are not asked again"
+    return f"{path}: is missing: nothing shows what the models answered. Copy it from {origin}"
 
 
 class Evidence(Database):

@@ -19,6 +19,7 @@ from pytest_vlmrobust.reporting.view import RunView
 from pytest_vlmrobust.store import read_manifest
 from pytest_vlmrobust.store.browsing import MOST_RUNS, Browser
 from pytest_vlmrobust.store.database import FILE_NAME
+from pytest_vlmrobust.store.evidence import lost_answers
 from pytest_vlmrobust.store.journal import JournalReader
 from pytest_vlmrobust.store.run_directory import FOLDER, MANIFEST_FILE, store_of
 from pytest_vlmrobust.store.searching import BrowsedCell
@@ -74,6 +75,7 @@ class ShownRun:
         try:
             records = self._journal.records()
             manifest = dict(self._manifest())
+            problem = lost_answers(self.directory, records)
         except StoreError as error:
             problem = str(error)
         decision = str(manifest.get("decision", ""))

@@ -343,6 +343,16 @@ def test_a_damaged_run_is_said(serve: Callable[..., Served], tmp_path: Path) -> 
     assert "not a database" in text(page)
 
 
+def test_a_run_that_lost_its_answers_says_so(serve: Callable[..., Served], tmp_path: Path) -> None:
+    directory = run(tmp_path / "one", {"m": {"clean": "rrrrrr"}})
+    with Journal(directory) as journal:
+        journal.append(replace(record("m", "d", "clean", Outcome.PASS), n_requested=6))
+    served = serve(directory)
+    assert "is missing" not in text(served.get("/")[2])
+    (directory / "predictions.sqlite").unlink()
+    assert "one/predictions.sqlite: is missing: nothing shows what the models answered" in text(served.get("/")[2])
+
+
 def test_an_evil_name_of_a_run_is_text(serve: Callable[..., Served], tmp_path: Path) -> None:
     directory = run(tmp_path / 'a"><script>alert(1)<', {"m": {"clean": "rrrrrr"}})
     served = serve(directory)
