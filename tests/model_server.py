@@ -199,7 +199,7 @@ class ModelServer:
         engine: str = "test-engine",
     ) -> None:
         self.backend, self.before, self.letters, self.engine = backend, before, letters, engine
-        self.asked = 0
+        self.n_requests = 0
         self.calls: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         """Path with its query, headers and body of each call."""
         self.provider: Provider = lambda _path, _headers, _body: None
@@ -289,7 +289,7 @@ class ModelServer:
         wants = bool(body.get("logprobs")) and self.letters
         letters = ("Yes", "No") if "yes or no" in str(body["messages"][-1]["content"]) else LETTERS
         with self._one:
-            self.asked += 1
+            self.n_requests += 1
             (prediction,) = self.backend.infer([read_request(body, letters if wants else ())])
         answer = self._as_reply(prediction, wants)
         if not self.usage:
@@ -321,7 +321,7 @@ class StuckServer:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._closed = threading.Event()
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
-        self.asked = 0
+        self.n_requests = 0
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._serve, daemon=True).start()
@@ -347,7 +347,7 @@ class StuckServer:
                         length = int(line.split(b":")[1])
                     line = reader.readline()
                 reader.read(length)
-                self.asked += 1
+                self.n_requests += 1
                 self._send(connection)
 
     def _hang(self, _connection: socket.socket) -> None:

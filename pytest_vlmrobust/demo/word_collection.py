@@ -214,8 +214,8 @@ class WordCollection:
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
         """Returns other words at one edit in the style and size of this one: those of its family first.
 
-        The first neighbours do not depend on ``count``. Their prints may be of either split. The first two and the word are the
-        same three whichever is the target, so it reveals nothing that one is a word of the vocabulary and the others are not.
+        The first neighbours do not depend on ``count``. Their prints may be of either split. The word and the
+        first two are the same set whichever of them is the target: being a word of the vocabulary does not give it away.
         """
         what, family = self._prints.get(entity.id), self._families.get(entity.id)
         if what is None or family is None:

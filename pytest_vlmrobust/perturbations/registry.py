@@ -33,8 +33,8 @@ CHANGES = (
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
 ``meaning`` what the question asks for, so that its target is changed with it;
 ``position`` where they are in the image; ``presence`` whether they are in view at all; ``text`` which words can be read, and
-``text_12`` to ``text_36`` which words in letters so many pixels high. What the built-in ones declare follows from
-measurements by one rule, in ``studies/declarations``.
+``text_12`` to ``text_36`` which words can be read in letters of that height in pixels. The built-in perturbations declare what
+``studies/declarations`` measures, by one rule.
 """
 
 

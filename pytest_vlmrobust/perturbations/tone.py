@@ -95,7 +95,7 @@ def color_jitter(image: Image, rng: np.random.Generator, *, range: float) -> Ima
     The order is that of the paper's note "random B/C/S". The factors are drawn for the range 0.5, and a level of ``range`` goes
     ``range / 0.5`` of the way from the image to what they give: alone, each factor then is as far from 1 as its range says.
     Values are rounded and clipped once, at the end. So every value moves away from the clean one from level to level, on any
-    image; were each level a product of factors of its own, contrast would lead some white pages back that brightness darkened.
+    image. If each level had factors of its own, contrast could whiten pages again that brightness had darkened.
     """
     bright, contrasty, colourful = rng.uniform(1.0 - WIDEST_JITTER, 1.0 + WIDEST_JITTER, 3)
     way, grey = range / WIDEST_JITTER, luma(image)

@@ -52,7 +52,7 @@ def write_report(directory: Path, view: RunView, manifest: Mapping[str, object] 
     Without a manifest (a report made again from a journal) an existing manifest is unchanged.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    if manifest is not None:  # as it is read, because a page is verified by rendering it from the files
+    if manifest is not None:  # verifying renders the page from the files, with the manifest as read back
         origins = manifest_as_read(manifest)
         view = RunView(view.records, replace(view.facts, origins=origins, models=(*origins.get("models", view.facts.models),)))
     for name, text in WRITERS.items():

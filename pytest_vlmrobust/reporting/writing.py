@@ -27,8 +27,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_out(path: Path, content: str | Path) -> None:
-    """Writes a text, or a copy of a file, to a path of the user: files atomically; pipes, devices and targets of links
-    to stay what they are. The folder is created.
+    """Writes a text, or a copy of a file, to a path of the user. Files are written atomically; pipes, devices and
+    links are kept. The folder is created.
 
     Raises:
         OSError: it cannot be written; an existing file is unchanged.

@@ -203,7 +203,7 @@ def _manifest_text(content: Mapping[str, Any]) -> str:
 
 
 def manifest_as_read(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a manifest as it is read once it is written: its keys are sorted."""
+    """Returns a manifest with sorted keys, as it is read back after it was written."""
     return dict(json.loads(_manifest_text(content)))
 
 
@@ -238,7 +238,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _check_types(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuses parts that are not what they are in every manifest: who reads them does not ask again."""
+    """Refuses parts of a wrong type, so that their readers need not check again."""
     try:
         from_plain(content, Manifest)
     except TypeError as error:

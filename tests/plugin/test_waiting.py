@@ -48,7 +48,7 @@ def test_a_server_that_never_answers_costs_a_run_three_time_limits(
         result = run(wide, server.url, 0.4)
     assert result.ret == 11
     assert decision(wide) == "INCOMPLETE"
-    assert server.asked == 3, "each request waited for one time limit, and none was sent later"
+    assert server.n_requests == 3, "each request waited for one time limit, and none was sent later"
     result.stdout.fnmatch_lines([f"*{server.url} did not answer for 3 time limits of 0.4 s, one after the other. Look at*"])
     result.assert_outcomes(errors=CELLS + 2)
     assert capfd.readouterr().err.count("its tests end now") == 1
@@ -69,7 +69,7 @@ def test_a_server_whose_answers_have_no_end_is_lost_within_a_time_limit(wide: Pr
     assert decision(wide) == "INCOMPLETE"
     result.stdout.fnmatch_lines([words.format(url=server.url)])
     result.assert_outcomes(errors=CELLS + 2)
-    assert server.asked <= most
+    assert server.n_requests <= most
 
 
 @pytest.mark.parametrize("answered", [2, 25])

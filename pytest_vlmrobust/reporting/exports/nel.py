@@ -121,7 +121,7 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
 
 
 def _problem_numbers(dataset: str, samples: Sequence[Sample]) -> list[int]:
-    """Returns the number of each problem, under every setting that of the question as it is in the data."""
+    """Returns the number of each problem: under every setting, that of the original question."""
     numbers: dict[int, str] = {}
     for sample in samples:
         number = problem_number(sample)

@@ -63,7 +63,7 @@ def interval(measure: Measure | Estimate, unit: str = "") -> str:
 
 
 def usual_interval(measure: Measure) -> str:
-    """Returns the 90 % interval, whichever decided, because only these are comparable between runs."""
+    """Returns the 90 % interval, even if another one decided: only 90 % intervals are comparable between runs."""
     return words.interval(measure.low, measure.high, measure.unit).replace("-", _MINUS)
 
 

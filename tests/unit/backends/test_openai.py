@@ -839,7 +839,7 @@ def test_replicas_share_the_work(opened: Open) -> None:
     with ModelServer(model(fine)) as server, ModelServer(model(fine)) as other:
         answers = opened(server.url, other.url).infer(numbered(40))
     assert len({prediction.text for prediction in answers}) == 40
-    assert min(server.asked, other.asked) > 10
+    assert min(server.n_requests, other.n_requests) > 10
 
 
 def test_a_replica_that_dies_is_taken_out_and_comes_back(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -851,13 +851,13 @@ def test_a_replica_that_dies_is_taken_out_and_comes_back(opened: Open, monkeypat
         answers = backend.infer(asks(*(f"r{number}" for number in range(20))))
         assert {prediction.finish_reason for prediction in answers} == {"stop"}
         assert any(other.url in text and "cannot be reached" in text for text in heard)
-        before = other.asked
+        before = other.n_requests
         other.start()
         give_up = time.monotonic() + 20
         while f"model 'm': {other.url} answers again" not in heard and time.monotonic() < give_up:
             backend.infer(asks(*(f"s{number}" for number in range(4))))
         backend.infer(asks(*(f"t{number}" for number in range(20))))
-        assert other.asked > before + 5
+        assert other.n_requests > before + 5
 
 
 def test_a_server_that_restarts_is_waited_for(opened: Open) -> None:
@@ -1058,9 +1058,9 @@ def test_log_probabilities_that_are_null_are_none(server: Faulty, opened: Open) 
 def test_the_store_remembers_the_method_so_that_nothing_is_asked_for_the_fingerprint(opened: Open) -> None:
     with ModelServer(model(fine)) as served:
         first = opened(served.url).fingerprint()
-        n_requests = served.asked
+        n_requests = served.n_requests
         assert opened(served.url).fingerprint() == first
-        assert served.asked == n_requests
+        assert served.n_requests == n_requests
     assert opened(served.url, offline=True).fingerprint() == first
 
 
