@@ -12,7 +12,7 @@ from pytest_vlmrobust.cli import main
 from tests.forked import run_forked
 from tests.small_gate import policy, write_questions
 
-from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, decision_cases, ends, make_project
+from .conftest import ALONE, POLICY, SAMPLES, WORKERS, Project, count_frozen, decision_cases, ends, make_project
 
 CELLS = 6
 TESTS = CELLS + 2
@@ -299,10 +299,13 @@ def test_threshold():
 
 
 @pytest.mark.parametrize(("young", "meanwhile"), [(700, 20_000), (50_000, 50_000), (0, 0)])
-def test_cycles_are_looked_for_less_often_until_the_run_ends(project: Project, young: int, meanwhile: int) -> None:
+def test_cycles_are_looked_for_less_often_until_the_run_ends(
+    project: Project, monkeypatch: pytest.MonkeyPatch, young: int, meanwhile: int
+) -> None:
     """Whoever has Python look more seldom still, or not at all, keeps that; without a model nothing changes."""
     project.write("suite/test_own.py", SEEN_BY_A_TEST)
     before = gc.get_threshold()
+    monkeypatch.setattr(gc, "get_freeze_count", count_frozen)
     gc.unfreeze()  # what was collected; else no run unfreezes
     gc.set_threshold(young, 11, 12)
     try:
