@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import importlib.metadata
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,11 +135,36 @@ def decision_cases(junit: Path) -> dict[str, str]:
 count_frozen = gc.get_freeze_count
 
 
+class Installed:
+    """A distribution whose files and entry points are read once."""
+
+    def __init__(self, distribution: importlib.metadata.Distribution) -> None:
+        self._distribution = distribution
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._distribution, name)
+
+    @functools.cached_property
+    def files(self) -> Any:
+        return self._distribution.files
+
+    @functools.cached_property
+    def entry_points(self) -> Any:
+        return self._distribution.entry_points
+
+
+@functools.cache
+def installed(*_path: str) -> list[Installed]:
+    """Returns what is installed along this path: pytest looks for plugins, and through the files of each, whenever it starts."""
+    return [*map(Installed, importlib.metadata.Distribution.discover())]
+
+
 @pytest.fixture(autouse=True)
 def gates_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gates in tests belong on no page of the job that runs these tests, and their workers import nothing anew."""
     fork_workers(monkeypatch)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)  # all that was collected is frozen; each gate would count it
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: installed(*sys.path))
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
 
