@@ -212,6 +212,17 @@ def test_a_model_that_the_rules_leave_out_is_not_go_beside_others(project: Proje
     ends(result, code, *([said] if code else []))
 
 
+def test_data_whose_losses_no_rule_gates_are_named(project: Project) -> None:
+    (project.path / "other.jsonl").write_bytes((project.path / "data.jsonl").read_bytes())
+    said = "warning other has no blocking rule about changed images: what model loses there cannot cause a NO-GO. Add a rule on*"
+    scoped = POLICY.replace("metric: accuracy_drop,", "metric: accuracy_drop, where: {dataset: data},")
+    scoped = scoped.replace("metric: worst_case_drop,", "metric: worst_case_drop, where: {dataset: data},")
+    project.write("policy.yaml", scoped)
+    ends(project.run("--vlm-dataset=other.jsonl"), 0, said)
+    project.write("policy.yaml", POLICY)
+    project.run("--vlm-dataset=other.jsonl").stdout.no_fnmatch_line("*about changed images*")
+
+
 def test_data_that_no_rule_gates_are_named(project: Project) -> None:
     project.write(
         "policy.yaml", POLICY.replace("max:", "where: {dataset: data}, max:").replace("{setting: clean}", "{dataset: data}")

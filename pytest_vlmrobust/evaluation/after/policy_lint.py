@@ -17,6 +17,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import (
     KnownNames,
     could_need,
     idle_cap,
+    is_about_originals,
     is_listed,
     is_relative,
     known_tests,
@@ -86,7 +87,7 @@ def lacks_basics(policy: Policy) -> list[Finding]:
             "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
         )
         gaps.append(f"{text}. Add {{metric: accuracy_above_chance, min: 5pp}} without a where, or a bound of your own")
-    if all(map(_is_about_originals, blocking)):
+    if all(map(is_about_originals, blocking)):
         text = "no blocking rule is about changed images: a model that loses everything under some setting may be GO"
         gaps.append(f"{text}. Add {{metric: worst_case_drop, max: 40pp}}, or a bound of your own")
     return [Finding(source, sentence) for sentence in gaps] if blocking else []
@@ -102,11 +103,6 @@ def _is_about_clean(rule: Rule) -> bool:
     if rule.metric in {"accuracy", "identity_accuracy"}:
         return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
     return rule.metric in {"clean_accuracy", "accuracy_above_chance", "resolution_accuracy"}
-
-
-def _is_about_originals(rule: Rule) -> bool:
-    """Whether a rule says nothing about changed images."""
-    return rule.metric in {"visual_gain", "clean_accuracy", "accuracy_above_chance"} or set(rule.where.setting) == {CLEAN_NAME}
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:

@@ -43,7 +43,7 @@ from pytest_vlmrobust.store.spending import budget_lines
 from .baseline import ON_COMMON
 from .canaries import GAIN, shows_change, why_not_changed
 from .loopholes import warnings as loophole_warnings
-from .scopes import is_relative, is_summary, shows_looking
+from .scopes import is_about_originals, is_relative, is_summary, shows_looking
 
 _WAYS_OUT = "add a rule on visual_gain, ask more samples, or allow it with coverage: {blind_models: allow}"
 _ALLOW = "look whether images reach it, or allow it with coverage: {blind_models: allow}"
@@ -170,6 +170,14 @@ class PolicyUse:
         gated = {test.dataset for tests in self.blocking.values() for test in tests}
         names = dict.fromkeys(test.dataset for _, test in self.measured)
         return [name for name in names if name not in gated] if gated else []
+
+    @property
+    def data_without_losses(self) -> list[str]:
+        """The datasets with a blocking rule and with changed images, and no blocking rule about what these cost."""
+        gated = {test.dataset for tests in self.blocking.values() for test in tests}
+        about = {test.dataset for rule, tests in self.blocking.items() if not is_about_originals(rule) for test in tests}
+        changed = {record.dataset for record in self.records if record.setting not in ("", CLEAN_NAME, NO_IMAGE_NAME)}
+        return sorted(gated & changed - about)
 
     def idle_summaries(self, is_summary: Callable[[Rule], bool]) -> list[Rule]:
         """Returns the blocking rules on summary metrics if none of them met a test, else an empty list.
@@ -439,6 +447,11 @@ class Requirements:
                 f"{dataset} has no blocking rule: results of {name} there cannot cause a NO-GO. Add a rule, or leave it out "
                 "of --vlm-dataset"
                 for dataset in use.ungated_data
+            ]
+            sentences += [
+                f"{dataset} has no blocking rule about changed images: what {name} loses there cannot cause a NO-GO. Add a rule "
+                "on accuracy_drop"
+                for dataset in use.data_without_losses
             ]
         return list(dict.fromkeys(sentences))
 

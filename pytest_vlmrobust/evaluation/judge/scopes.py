@@ -97,6 +97,13 @@ def shows_looking(rule: Rule) -> bool:
     return rule.metric == "visual_gain" and rule.bound.low > 0.0
 
 
+def is_about_originals(rule: Rule) -> bool:
+    """Whether a rule says nothing about changed images."""
+    settings = {*rule.where.setting}
+    originals = bool(settings) and settings <= {CLEAN_NAME, NO_IMAGE_NAME}
+    return originals or rule.metric in {"visual_gain", "clean_accuracy", "accuracy_above_chance"}
+
+
 def known_metrics() -> dict[str, MetricFacts]:
     """Returns the facts that rules are checked against, by metric."""
     return {name: quantity.policy_facts for name, quantity in quantities().items()}
