@@ -200,7 +200,7 @@ def _agree(images: Any, faster: Any) -> bool:
         values = np.arange(height * width * 3, dtype=np.uint32) * 97 // 3 % 256
         picture = Image.fromarray(values.astype(np.uint8).reshape(height, width, 3))
         try:
-            expected, actual = (each(picture, return_tensors="np") for each in (images, faster))
+            expected, actual = (process(picture, return_tensors="np") for process in (images, faster))
         except ValueError:  # such as a processor that does not resize
             return False
         bits = [{name: (part.shape, part.dtype, part.tobytes()) for name, part in made.items()} for made in (expected, actual)]

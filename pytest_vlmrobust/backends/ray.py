@@ -316,14 +316,14 @@ class RayBackend:
             if self._actors or self._given_up or self._problem:
                 return
             self._connect()
-            each = self._resources_in_words()
+            resources = self._resources_in_words()
             count = self._cluster.actors or self._places()
             if not count:
                 raise BackendError(
-                    f"model {self.name!r}: no node of the cluster offers {each}. Ask for less "
+                    f"model {self.name!r}: no node of the cluster offers {resources}. Ask for less "
                     "(--vlm-ray-cpus, --vlm-ray-gpus), or say --vlm-ray-actors N where the cluster grows when it is asked"
                 )
-            self._options.notice(f"model {self.name!r}: runs on {quantity(count, 'actor')}, each with {each}")
+            self._options.notice(f"model {self.name!r}: runs on {quantity(count, 'actor')}, each with {resources}")
             self._alive_at = time.monotonic()
             self._actors = [self._started(number) for number in range(1, count + 1)]
 

@@ -149,7 +149,7 @@ class _Rule:
         if self.letter is not None:
             return self._by_letter(self.letter, request)
         text = self._text(request, sample, samples)
-        letter = next((each for each in request.choices if each.casefold() == text.casefold()), None)
+        letter = next((choice for choice in request.choices if choice.casefold() == text.casefold()), None)
         if self.confidence is None or letter is None:
             return Prediction(text=text, method="generate")
         return self._by_confidence(letter, self.confidence, request.choices)
@@ -159,8 +159,8 @@ class _Rule:
         if confidence < rest:
             least = f"{1.0 / len(letters):.3g} for {len(letters)} letters"
             return failed_prediction(f"{self.where} has confidence {confidence:g}, expected at least {least}")
-        logs = {each: confidence if each == letter else rest for each in letters}
-        return Prediction(letter, LETTER_LOGITS, logprobs={each: math.log(max(share, 1e-300)) for each, share in logs.items()})
+        logs = {other: confidence if other == letter else rest for other in letters}
+        return Prediction(letter, LETTER_LOGITS, logprobs={other: math.log(max(share, 1e-300)) for other, share in logs.items()})
 
     def _by_letter(self, letter: str, request: Request) -> Prediction:
         if letter not in request.choices:
@@ -256,7 +256,7 @@ def _wrong(sample: Sample) -> str:
     before = sample.original_letters  # the same option in every order of the options
     others = sorted(
         (letter for letter in sample.options if letter not in sample.targets),
-        key=lambda each: before.get(each, each),
+        key=lambda letter: before.get(letter, letter),
     )
     return others[int(_hashed(["wrong", sample.id]) * len(others))] if others else "none of these"
 

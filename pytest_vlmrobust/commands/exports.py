@@ -64,9 +64,9 @@ def wandb(
 
 
 def _tell(tracked: Iterable[tuple[ModelRun, str]]) -> int:
-    for each, where in tracked:
-        undefined = f"; {quantity(each.undefined, 'measure is', 'measures are')} undefined and left out" if each.undefined else ""
-        say(f"{each.model}: {each.decision}, {quantity(len(each.numbers), 'number')}, {where}{undefined}")
+    for run, where in tracked:
+        undefined = f"; {quantity(run.undefined, 'measure is', 'measures are')} undefined and left out" if run.undefined else ""
+        say(f"{run.model}: {run.decision}, {quantity(len(run.numbers), 'number')}, {where}{undefined}")
     return 0
 
 
@@ -90,10 +90,10 @@ def inspect(
     from pytest_vlmrobust.reporting.files import read_run
 
     written = write_inspect(read_run(run), out, form=form, model=model)
-    say(f"{out}: {quantity(len(written), 'log')}, {sum(each.scored for each in written)} scored samples")
-    for each in written:
-        if each.status != "success" or each.unscored:
-            tell(f"note: {each.cell}: {each.status}, {quantity(each.unscored, 'sample')} without a score")
+    say(f"{out}: {quantity(len(written), 'log')}, {sum(log.scored for log in written)} scored samples")
+    for log in written:
+        if log.status != "success" or log.unscored:
+            tell(f"note: {log.cell}: {log.status}, {quantity(log.unscored, 'sample')} without a score")
     return 0
 
 

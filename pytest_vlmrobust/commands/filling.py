@@ -240,7 +240,7 @@ def submit(
     if scheduler == "kubernetes" and lacking:
         raise UsageError(f"submit kubernetes needs {' and '.join(lacking)}: what jobs run in, and where they leave their parts")
     if scheduler != "kubernetes" and len(lacking) < len(needed):
-        raise UsageError(f"{next(each for each in needed if each not in lacking)} is about kubernetes. Leave it out")
+        raise UsageError(f"{next(option for option in needed if option not in lacking)} is about kubernetes. Leave it out")
     if not shared.strip():
         raise UsageError("--shared is empty: name a directory that all jobs see")
     if scheduler == "kubernetes" and not shared.startswith("/"):

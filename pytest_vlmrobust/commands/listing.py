@@ -70,7 +70,7 @@ def _models() -> list[str]:
     from pytest_vlmrobust.backends.resolve import MODELS
 
     installed = [_of_package(MODELS.get(name)(), MODELS.owner(name)) for name in MODELS.names()]
-    rows = [HEADER, *installed, *(described(*each) for each in PUBLISHED.items())]
+    rows = [HEADER, *installed, *(described(*entry) for entry in PUBLISHED.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [*lines, "weights are parameters, as the name says them, x bytes: arithmetic, without activations and caches"]

@@ -182,7 +182,7 @@ def result_lines(result: Result, study: Study) -> Iterator[str]:
     models = f", {study.models} models" if study.models > 1 else ""
     grouped = f" in {result.groups[0]} groups of latent correlation {result.groups[1]:g}" if result.groups else ""
     yield f"{power.profile} on {result.simulation.truth.dataset}: {power.n} samples{grouped}{models}, {power.runs} simulated runs"
-    shares = ", ".join(f"{each.value} {power.share(each):.2f} ± {2.0 * power.error(each):.2f}" for each in _SHOWN)
+    shares = ", ".join(f"{decision.value} {power.share(decision):.2f} ± {2.0 * power.error(decision):.2f}" for decision in _SHOWN)
     yield f"  {shares}{f', {planned.given}' if planned.given else ''}"
     if result.needed is not None:
         low, high = result.needed
@@ -213,7 +213,7 @@ def result_notes(result: Result, study: Study) -> Iterator[str]:
 
 def result_table(name: str, results: Sequence[Result], study: Study) -> str:
     """Returns the results of one policy in Markdown, a row for each profile."""
-    given = next((each.simulation.planned.given for each in results if each.simulation.planned.given), "")
+    given = next((result.simulation.planned.given for result in results if result.simulation.planned.given), "")
     lines = [
         f"### {name}\n",
         f"| true model | dataset | n | GO{f' ({given})' if given else ''} | NO-GO | INCONCLUSIVE | kept from GO by |",
@@ -225,13 +225,13 @@ def result_table(name: str, results: Sequence[Result], study: Study) -> str:
         n = f"{power.n} in {result.groups[0]} groups" if result.groups else power.n
         lines.append(f"| {power.profile} | {result.simulation.truth.dataset} | {n} | {shares} | {_culprits(power)} |")
     lines.append("")
-    lines += [f"{line[0].upper()}{line[1:]}." for line in sorted({_partly_changed(each, study) for each in results} - {""})]
-    never = {reason for each in results for reason in each.simulation.planned.shortfalls}
+    lines += [f"{line[0].upper()}{line[1:]}." for line in sorted({_partly_changed(result, study) for result in results} - {""})]
+    never = {reason for result in results for reason in result.simulation.planned.shortfalls}
     lines += [f"Never GO without more: {reason}." for reason in sorted(never)]
-    if left := {rule: why for each in results for rule, why in each.simulation.planned.left_out.items()}:
+    if left := {rule: why for result in results for rule, why in result.simulation.planned.left_out.items()}:
         kept = "; ".join(f"{rule} ({why})" for rule, why in sorted(left.items()))
         lines.append(f"Not simulated and assumed to be kept: {kept}.")
-    latent = {f"latent correlation within a group {each.groups[1]:g}; " for each in results if each.groups}
+    latent = {f"latent correlation within a group {result.groups[1]:g}; " for result in results if result.groups}
     runs = f"{study.runs} simulated runs a row, seed {study.seed}"
     lines.append(f"{''.join(latent)}{runs}: Monte Carlo error at most {0.5 / study.runs**0.5:.3f}.\n")
     return "\n".join(lines)
@@ -267,7 +267,7 @@ def _partly_changed(result: Result, study: Study) -> str:
     """Returns a sentence about the settings that change a part of the questions; empty without one."""
     if not (counts := study.partly_changed(result)):
         return ""
-    shown = first_few([f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda each: each[1])], _MOST_NAMED)
+    shown = first_few([f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda pair: pair[1])], _MOST_NAMED)
     return f"tests count the questions that a setting changes, so rules about these hold less often than simulated: {shown}"
 
 

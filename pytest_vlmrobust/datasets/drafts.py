@@ -141,7 +141,7 @@ def _with_plain_options(drafts: Sequence[Draft], problems: Problems) -> Sequence
     problems.note(lettered, f"row has {fault}", f"rows have {fault}")
     texts = [(draft.place, [text.strip().casefold() for text in draft.options.values()]) for draft in plain]
     fault = "two options with one text; only the letter of the answer is right"
-    problems.note([place for place, each in texts if len(set(each)) < len(each)], f"row has {fault}", f"rows have {fault}")
+    problems.note([place for place, words in texts if len(set(words)) < len(words)], f"row has {fault}", f"rows have {fault}")
     return plain
 
 

@@ -418,7 +418,7 @@ def _keys(cells: dict[str, Any]) -> dict[str, Any]:
     row = as_keys({key: value for key, value in cells.items() if value is not None and value != ""})
     for key in {"image", "images"} & row.keys():
         many = row[key] if isinstance(row[key], list) else [row[key]]
-        written = [(each.get("bytes") or each.get("path")) if isinstance(each, dict) else each for each in many]
+        written = [(item.get("bytes") or item.get("path")) if isinstance(item, dict) else item for item in many]
         row[key] = written if isinstance(row[key], list) else written[0]
     for key in ("keys", "meta"):  # an absent key of an object is null in every row
         if isinstance(row.get(key), dict):

@@ -42,7 +42,7 @@ def local(rng: np.random.Generator) -> Cue:
     forms = [FORMS[i] for i in rng.permutation(len(FORMS))[:4]]
     colors = tuple(tuple(COLORS)[i] for i in rng.permutation(len(COLORS))[:4])
     places = [QUADRANTS[i] for i in rng.permutation(4)]
-    figures = tuple(_figure(*each) for each in zip(forms, colors, places, strict=True))
+    figures = tuple(_figure(*look) for look in zip(forms, colors, places, strict=True))
     return Cue(_scene(figures), f"What color is the {forms[0]}?", colors, frozenset({"colour"}))
 
 

@@ -40,7 +40,7 @@ CHANGES = (
 
 def unreadable_text(height: int) -> frozenset[str]:
     """Returns the changes if letters up to a height are unreadable, which includes all smaller letters."""
-    lost = {f"text_{each}" for each in TEXT_HEIGHTS if each <= height}
+    lost = {f"text_{size}" for size in TEXT_HEIGHTS if size <= height}
     return frozenset(lost | {"text"} if height >= USUAL_TEXT_HEIGHT else lost)
 
 
@@ -177,10 +177,10 @@ class Corruption:
             self.transforms
             or self.numbered
             or any((level or "0").isdecimal() for level in self.levels)
-            or len({tuple(each) for each in given}) > 1
+            or len({tuple(level) for level in given}) > 1
         ):
             return {}
-        values = {name: [each[name] for each in given] for name in given[0]}
+        values = {name: [level[name] for level in given] for name in given[0]}
         differing = {name: all_of for name, all_of in values.items() if len({*all_of}) > 1}
         numeric = {name: [n for n in all_of if isinstance(n, (int, float))] for name, all_of in differing.items()}
         return {name: (min(all_of), max(all_of)) for name, all_of in numeric.items()} if numeric == differing else {}
@@ -189,7 +189,7 @@ class Corruption:
     def numbers(self) -> list[str]:
         """Its listed levels spelled as numbers: ``radius=0.5`` for the low of ``gaussian_blur``."""
         return [
-            spell_level("", {name: float(each[name]) for name in self.ranges}) for each in self.levels.values() if self.ranges
+            spell_level("", {name: float(level[name]) for name in self.ranges}) for level in self.levels.values() if self.ranges
         ]
 
     def require(self, level: str | None) -> None:
@@ -262,7 +262,7 @@ class Corruption:
         parameter = inspect.signature(self.function).parameters.get(name)
         annotation = inspect.Parameter.empty if parameter is None else parameter.annotation
         if annotation is inspect.Parameter.empty:
-            return all(isinstance(each[name], int) for each in self.levels.values())
+            return all(isinstance(level[name], int) for level in self.levels.values())
         return annotation in (int, "int")
 
 

@@ -92,7 +92,7 @@ def _nonsense(word: str, rng: np.random.Generator) -> str:
     """Returns as many letters, alternating consonants and vowels; spaces stay."""
     turns = (_CONSONANTS, _VOWELS)
     return "".join(
-        each if each.isspace() else turns[place % 2][int(rng.integers(len(turns[place % 2])))] for place, each in enumerate(word)
+        sign if sign.isspace() else turns[place % 2][int(rng.integers(len(turns[place % 2])))] for place, sign in enumerate(word)
     )
 
 

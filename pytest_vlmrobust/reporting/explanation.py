@@ -113,7 +113,7 @@ def warnings_of(record: Record) -> list[str]:
 def explain(record: Record, again: str = "") -> str:
     """Returns the failure message of a test, or its summary if it did not fail."""
     shown = [measure for measure in record.measures if measure.bound or not math.isnan(measure.value)]
-    undefined = [each.metric for each in record.measures if each.metric and not each.bound and math.isnan(each.value)]
+    undefined = [m.metric for m in record.measures if m.metric and not m.bound and math.isnan(m.value)]
     lines = [on_one_line(record.reason), *map(_measure_line, shown)]
     lines += [_line("undefined", ", ".join(undefined))] if undefined else []
     lines.append(_line("answers", _answers(record)))

@@ -103,7 +103,7 @@ def read_run(directory: Path) -> RunFiles:
 
 
 def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[str, Any], damage: str) -> RunFacts:
-    repeatability = tuple(from_plain(each, Repeatability) for each in manifest.get("repeatability", ()))
+    repeatability = tuple(from_plain(entry, Repeatability) for entry in manifest.get("repeatability", ()))
     models = mapping(manifest.get("models"))
     extra = {name: {"fingerprint": fingerprints[name]} if name in fingerprints else {} for name in models}
     origins = {**manifest, "models": {name: {**mapping(origin), **extra[name]} for name, origin in models.items()}}
@@ -113,15 +113,15 @@ def _facts(directory: Path, manifest: Mapping[str, Any], fingerprints: Mapping[s
         planned=manifest["planned"],
         selected=manifest["selected"],
         shortfalls=manifest.get("shortfalls", ()),
-        allowances=tuple(from_plain(each, Allowance) for each in manifest.get("allowances", ())),
+        allowances=tuple(from_plain(entry, Allowance) for entry in manifest.get("allowances", ())),
         stopped=str(manifest.get("stopped", "")),
         pictures=store_of(directory, manifest) / FOLDER,
         origins=origins if fingerprints else manifest,
         tests=planned_tests(directory),
         repeatability=repeatability,
-        spending=tuple(from_plain(each, Spending) for each in manifest.get("spending", {}).values()),
+        spending=tuple(from_plain(entry, Spending) for entry in manifest.get("spending", {}).values()),
         warnings=(*warnings, *([UNREADABLE] if damage else [])),
-        gates=tuple(from_plain(each, GateCount) for each in manifest.get("gates", ())),
+        gates=tuple(from_plain(entry, GateCount) for entry in manifest.get("gates", ())),
         directory=str(directory),
         command=Command.read(manifest.get("command")),
     )

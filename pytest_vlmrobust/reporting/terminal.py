@@ -336,7 +336,7 @@ def _close(console: Console, view: RunView) -> None:
     if view.records and view.decision is not Decision.GO:  # whose sentence counts them
         console.print(view.counts)
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer was', 'answers were')} cached")
-    for spent in [each for each in facts.spending if each.tokens]:
+    for spent in [spending for spending in facts.spending if spending.tokens]:
         console.print(plain_markup(str(spent)), soft_wrap=True)
     for line in policy_replacements(facts.origins):
         print_sentence(console, f"[yellow]{plain_markup(line)}[/]")

@@ -311,7 +311,7 @@ class Browser:
         )
         first = place * cell.views
         answers = tuple(
-            answer_of(path, named, each) for each in connection.execute(query, (cell.id, first, first + cell.views - 1))
+            answer_of(path, named, row) for row in connection.execute(query, (cell.id, first, first + cell.views - 1))
         )
         cells = self._cells(connection)
         clean = next((c for c in cells if (c.run, *c[2:5]) == (cell.run, cell.model, cell.dataset, CLEAN_NAME)), None)

@@ -502,9 +502,9 @@ class Evidence(Database):
             samples, count = len(changed), sum(place // views in changed for place in places)
             first, last = 0, count - 1
         if count != samples * views:
-            each = f"{views} for each of {quantity(samples, 'sample')}"
+            wanted = f"{views} for each of {quantity(samples, 'sample')}"
             early = f". A run in adaptive mode stops early: make one with --vlm-mode=full. Of any other run: {RUN_AGAIN.lower()}"
-            raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {each}{early}")
+            raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {wanted}{early}")
         if count and (first, last) != (0, count - 1):
             raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")
         return number, views, notes

@@ -93,7 +93,7 @@ class AnswerKeys(Sequence[AnswerKey]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+            return [self[place] for place in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
         return AnswerKey(*self._numbers[3 * index : 3 * index + 3])
@@ -155,7 +155,7 @@ class Search:
         rows, values = self._rows(criteria, cells)
         if not rows:
             return []
-        each = (
+        counts = (
             "select run, dataset, place, count(*) as answers, "
             f"sum(value < {RIGHT} and {_SEEN}) as wrong, sum(value < clean and {_SEEN}) as harmed "
             f"from ({rows}) where {_where(criteria)} group by run, dataset, place"
@@ -166,7 +166,7 @@ class Search:
             for name in self._numbers
         )
         query = (
-            f"with each as materialized ({each}) select dataset, id, sum(answers), sum(wrong) as wrong, "
+            f"with each as materialized ({counts}) select dataset, id, sum(answers), sum(wrong) as wrong, "
             f"sum(harmed) as harmed, min(place) as first from ({named}) group by dataset, id order by {order}, dataset"
         )
         return [

@@ -208,7 +208,7 @@ def _choose_patches(rng: np.random.Generator, source: Plane, wanted: Plane, bloc
     goals = wanted.reshape(rows, 2, columns, 2).swapaxes(1, 2).reshape(-1, 4) + rng.normal(0.0, 0.03, (rows * columns, 4))
     spread = np.sort(quarters.mean(axis=1))[[CANDIDATES // 100, -CANDIDATES // 100]]
     goals = spread[0] + goals * (spread[1] - spread[0])
-    candidates, targets = (np.rint(STEPS * each).astype(np.float32) for each in (quarters, goals))
+    candidates, targets = (np.rint(STEPS * values).astype(np.float32) for values in (quarters, goals))
     best = np.argmin((candidates**2).sum(axis=1) - 2.0 * targets @ candidates.T, axis=1)
     windows = np.lib.stride_tricks.sliding_window_view(source, (patch, patch))
     patches: NDArray[np.float32] = windows[tops[best], lefts[best]].reshape(rows, columns, patch, patch)

@@ -66,7 +66,7 @@ def write_inspect(run: RunFiles, out: Path, *, form: str = FORMATS[0], model: st
             name = f"{log.eval.created.replace(':', '-')}_{_file_name(str(cell))}_{log.eval.task_id}.{form}"
             write_eval_log(log, str(staged / name))
             scores = log.results.scores if log.results else []
-            counts = [(each.scored_samples or 0, each.unscored_samples or 0) for each in scores[:1]] or [(0, 0)]
+            counts = [(score.scored_samples or 0, score.unscored_samples or 0) for score in scores[:1]] or [(0, 0)]
             written.append(Written(str(cell), out / name, log.status, *counts[0]))
     return written
 
@@ -88,7 +88,7 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
     stored = evidence.get_cell(cell, whole=False) if cell in set(evidence.cells()) else None
     questions = evidence.samples(cell.dataset, cell.model, cell.setting) if stored else ()
     pairs = [(questions[place], answers) for place, answers in stored.by_sample] if stored else []
-    samples = [sample for each, answers in pairs for sample in _samples(each, answers, cell)]
+    samples = [sample for question, answers in pairs for sample in _samples(question, answers, cell)]
     views = 1 if stored is None else stored.views
     spec = EvalSpec(
         created=_created(run.manifest),
@@ -97,7 +97,7 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
         task_id=_number("task", str(cell)),
         task=on_one_line(f"{cell.dataset}-{cell.setting}"),
         model=on_one_line(cell.model),
-        dataset=EvalDataset(name=on_one_line(cell.dataset), samples=len(pairs), sample_ids=[each.id for each, _ in pairs]),
+        dataset=EvalDataset(name=on_one_line(cell.dataset), samples=len(pairs), sample_ids=[q.id for q, _ in pairs]),
         config=EvalConfig(epochs=views, epochs_reducer=["max"]),
         packages={"pytest_vlmrobust": str(run.manifest.get("version", ""))},
         tags=[str(run.decision)],

@@ -183,7 +183,7 @@ def _result(test: ViewedTest, rule: str, text: str, run: RunFiles, measure: Meas
 
 def _suppression(waiver: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the waiver that covers a breach, with owner and last day if in the manifest."""
-    matching = (each for policy in _policies(manifest) for each in policy.get("waivers", ()) if each["id"] == waiver)
+    matching = (entry for policy in _policies(manifest) for entry in policy.get("waivers", ()) if entry["id"] == waiver)
     entry = next(matching, {"owner": "unknown", "expires": "unknown", "reason": ""})
     text = f"waiver {waiver}, owner {entry['owner']}, until {entry['expires']}: {entry['reason']}"
     return {"kind": "external", "status": "accepted", "justification": on_one_line(text)}

@@ -112,7 +112,7 @@ def _fill(client: Any, number: str, part: ModelRun, run: RunFiles) -> None:
 
     now = client.get_run(number).info.start_time
     parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in part.parameters.items()]
-    metrics = [Metric(_mlflow_name(each.name), each.value, now, each.step) for each in part.numbers]
+    metrics = [Metric(_mlflow_name(number.name), number.value, now, number.step) for number in part.numbers]
     for start in range(0, len(parameters), _BATCH):
         client.log_batch(number, params=parameters[start : start + _BATCH])
     client.log_batch(number, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in part.tags.items()])
@@ -152,7 +152,7 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
         )
         rows = list(_rows(part.view))
         tracked.log({"measures": wandb.Table(columns=[*_COLUMNS, *_JUDGED], data=rows, allow_mixed_types=True)})
-        tracked.summary.update({"decision": str(part.decision), **{each.name: each.value for each in part.numbers}})
+        tracked.summary.update({"decision": str(part.decision), **{number.name: number.value for number in part.numbers}})
         for file in _report_files(run, Path(tracked.dir)):
             tracked.save(str(file), base_path=tracked.dir, policy="now")
         where = Path(tracked.settings.sync_dir)
@@ -168,7 +168,7 @@ def _model_runs(run: RunFiles, model: str) -> list[ModelRun]:
 
 def _model_run(run: RunFiles, model: str) -> ModelRun:
     view = RunView([record for record in run.records if record.model == model], run.facts, model)
-    numbers = {each.name: each for each in _numbers(view)}
+    numbers = {number.name: number for number in _numbers(view)}
     measures = [measure for record in view.records for measure in record.measures if not measure.category]
     manifest = run.manifest
     decision = run.facts.decisions(run.records).get(model, run.decision)

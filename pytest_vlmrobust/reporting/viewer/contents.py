@@ -229,14 +229,14 @@ def _gallery(
         return {**content, "problem": str(error), "small": address.link("/picture", run=(run,), under=setting, number=0)}
     views = [view for who, view in seen.items() if view and who.run == run and view.cell.setting == setting]
     right = [answer.score.value >= RIGHT for answer in views[0].answers] if len(views) == 1 and shown.views > 1 else []
-    each = len(shown.names) or 1
+    per_view = len(shown.names) or 1
     side = math.isqrt(shown.views) if shown.views > 1 else 0
     content |= {"digests": shown.digests, "check": shown.check, "side": side}
     content["pictures"] = [
         {
             "url": address.link("/picture", run=(run,), under=setting, number=number),
-            "name": shown.names[number % each] or (_view_name(number // each, shown.views) if side else ""),
-            "frame": ("right" if right[number // each] else "wrong") if number // each < len(right) else "",
+            "name": shown.names[number % per_view] or (_view_name(number // per_view, shown.views) if side else ""),
+            "frame": ("right" if right[number // per_view] else "wrong") if number // per_view < len(right) else "",
         }
         for number in range(len(shown.digests))
     ]
