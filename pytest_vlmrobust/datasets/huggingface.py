@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -88,6 +89,17 @@ def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
     return HubDataset(name, replace(source, config=source.config or layout.config), benchmark, layout)
 
 
+_RECORD = """
+  about: questions of our own
+  kinds:
+    - {{task: choice, scorer: choice}}
+  hub:
+    - ids: [{id}]
+      split: {split}
+      columns: {{id: id, question: question, answer: answer, options: choices, images: image}}
+      answers: position  # or letter, or text"""
+
+
 def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout]:
     places = [Path(source.id).absolute().parent] if source.is_folder else list(folders) or [Path.cwd()]
     files = [place / f"{Path(source.id).name}{SUFFIX}" for place in places]
@@ -105,9 +117,11 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
         record = named, named.hub[0]
     if record is None:
         looked = ", ".join(str(file) for file in files)
+        hub_id = Path(source.id).name if source.is_folder else source.id
+        example = _RECORD.format(id=json.dumps(hub_id), split=source.split or "test")
         raise DatasetError(
             f"{source}: no record says which of its columns is the question, the answer, the image. Looked for {looked}, and "
-            "among the benchmarks' hub ids. Write that file: about, kinds, and under 'hub' a list with one layout's columns"
+            f"among the benchmarks' hub ids. Write {files[0]}, with the names of its columns on the right:{example}"
         )
     return record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle  # noqa: TID251 - only to show that image sources reach worker processes
 import re
+import textwrap
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -168,6 +169,18 @@ def test_data_without_a_record_say_which_file_to_write(tmp_path: Path) -> None:
         DatasetError, match=rf"^hf:a/b: no record says .* Looked for {re.escape(str(tmp_path))}/b\.benchmark\.yaml,"
     ):
         resolve("hf:a/b", data_dir=tmp_path)
+
+
+def test_the_record_that_the_error_shows_reads_such_data(tmp_path: Path) -> None:
+    row = {"id": "q1", "question": "Which?", "choices": ["red", "green"], "answer": 1, "image": RED}
+    folder = saved(tmp_path / "strange", row)
+    with pytest.raises(DatasetError) as caught:
+        resolve(f"hf:{folder}")
+    shown, record = str(caught.value).split("on the right:\n")
+    assert shown.endswith(f"Write {tmp_path / 'strange.benchmark.yaml'}, with the names of its columns ")
+    (tmp_path / "strange.benchmark.yaml").write_text(textwrap.dedent(record))
+    (sample,) = read(tmp_path / "strange")
+    assert (sample.id, sample.target, dict(sample.options)) == ("q1", "B", {"A": "red", "B": "green"})
 
 
 def test_malformed_rows_name_row_column_value_and_what_was_expected(tmp_path: Path) -> None:
