@@ -54,7 +54,7 @@ waivers:
     result = project.run("--vlm-report=out")
     for said in (
         "W1 of jo expires on 9999-12-31, in * years, which is as good as never",
-        "W1 of jo covers every breach: accuracy_drop is never worse than its cap of 1",
+        "W1 of jo covers every breach: accuracy_drop is never worse than its cap of 100 pp",
         "W2 of jo expires on 2999-12-31, in * years, which is as good as never",
         "budget max_error_rate of 100 % can never be broken: no rate is above it",
     ):

@@ -75,8 +75,8 @@ def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
     how = f"{CELLS} cells, batches of 8 in place of 16, another order{other}"
     result.stdout.fnmatch_lines(
         [
-            f"A/A model-data: 0 of {CELLS * SAMPLES} answers flipped (0.00%, 90 % interval 0.00% to 6.05%), 0 *; {how}",
-            "     noise of 8 samples between two runs: accuracy_drop 0.000 (at most 0.241)*",
+            f"A/A model-data: 0 of {CELLS * SAMPLES} answers flipped (0.00 %, 90 % interval 0.00 % to 6.05 %), 0 *; {how}",
+            "     noise of 8 samples between two runs: accuracy_drop 0.0 pp (at most 24.1 pp)*",
             "     rule drop: accuracy_drop <= 20 pp, noise 0.0 pp (at most 24.1 pp)",
             "GO*",
         ]
@@ -94,7 +94,7 @@ def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(pr
     flipped = (CELLS - 1) * SAMPLES
     result.stdout.fnmatch_lines(
         [
-            f"A/A model-data: {flipped} of {CELLS * SAMPLES} answers flipped (83.33%*), {flipped} were worded differently*",
+            f"A/A model-data: {flipped} of {CELLS * SAMPLES} answers flipped (83.33 %*), {flipped} were worded differently*",
             "warning model-data: policy.yaml:5: rule drop (accuracy_drop * is tighter than the noise of*",
         ]
     )

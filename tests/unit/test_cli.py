@@ -298,7 +298,8 @@ def test_check_sets_rules_beside_the_noise(tmp_path: Path, capsys: Captured, mon
     assert main(["check", "policy.yaml", "--noise", run]) == 0
     out = capsys.readouterr().out.splitlines()
     assert (
-        "A/A m-d: 20 of 200 answers flipped (10.00%, 90 % interval 7.00% to 14.00%), 20 were worded differently; 2 cells, " in out
+        "A/A m-d: 20 of 200 answers flipped (10.00 %, 90 % interval 7.00 % to 14.00 %), 20 were worded differently; 2 cells, "
+        in out
     )
     assert "     rule low: accuracy_drop <= 5 pp, noise 8.8 pp (at most 10.4 pp)" in out
     assert "note: else: not compared with that noise, as the run measured nothing on a whole dataset that they bound" in out
