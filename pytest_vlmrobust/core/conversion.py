@@ -115,7 +115,7 @@ def from_plain(data: object, kind: type[T]) -> T:
         return cast("T", validator.validate_python(data))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        problem = next((each for each in problems if each["type"] != "missing"), problems[0])  # a misspelt key before its absence
+        problem = next((item for item in problems if item["type"] != "missing"), problems[0])  # a misspelt key before its absence
         raise TypeError(_in_words(problem, kind, names)) from None
 
 

@@ -371,7 +371,7 @@ def coverage_at_90_precision_interval(table: ScoreTable, setting: str | None, co
     def share(accepted: NDArray[np.bool_]) -> Bounds:
         return mean_interval(accepted.astype(float), table.clusters, confidence)
 
-    for rows, clusters in [each for each in tenths if each[1].effective >= ENOUGH] or tenths[-1:]:
+    for rows, clusters in [tenth for tenth in tenths if tenth[1].effective >= ENOUGH] or tenths[-1:]:
         if mean_interval(scores[rows], clusters, confidence)[0] < PRECISION:
             break
         shown = share(tied >= tied[rows].min())[0] if len(rows) < len(tied) else 1.0

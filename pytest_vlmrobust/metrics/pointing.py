@@ -328,12 +328,12 @@ def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: 
 
 def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Scores:
     """Returns the mean overlap over the requested boxes of each sample, shape (N,)."""
-    each = {name: _pair_overlaps(foretold[name], true) for name, true in truth.items()}
-    if {LEFT_EYE, RIGHT_EYE} <= set(each):
+    ious = {name: _pair_overlaps(foretold[name], true) for name, true in truth.items()}
+    if {LEFT_EYE, RIGHT_EYE} <= set(ious):
         turned = _pair_overlaps(foretold[RIGHT_EYE], truth[LEFT_EYE]), _pair_overlaps(foretold[LEFT_EYE], truth[RIGHT_EYE])
-        better = turned[0] + turned[1] > each[LEFT_EYE] + each[RIGHT_EYE]
-        each |= {name: np.where(better, other, each[name]) for name, other in zip((LEFT_EYE, RIGHT_EYE), turned, strict=True)}
-    by_attribute = np.array(list(each.values()))
+        better = turned[0] + turned[1] > ious[LEFT_EYE] + ious[RIGHT_EYE]
+        ious |= {name: np.where(better, other, ious[name]) for name, other in zip((LEFT_EYE, RIGHT_EYE), turned, strict=True)}
+    by_attribute = np.array(list(ious.values()))
     count = (~np.isnan(by_attribute)).sum(axis=0)
     means: Scores = np.divide(np.nansum(by_attribute, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
     return means

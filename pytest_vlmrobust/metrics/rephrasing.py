@@ -156,9 +156,9 @@ def wording_range_interval(table: ScoreTable, _setting: str | None, confidence: 
 
     It holds even though the data choose the two to compare. Each pair has the test of `accuracy_drop`.
     """
-    each = np.stack([table.clean, *table.by_setting.values()], axis=1)
-    count = each.shape[1]
-    tests = [drop_test(each[:, place], np.delete(each, place, axis=1), table.clusters) for place in range(count)]
+    scores = np.stack([table.clean, *table.by_setting.values()], axis=1)
+    count = scores.shape[1]
+    tests = [drop_test(scores[:, place], np.delete(scores, place, axis=1), table.clusters) for place in range(count)]
     low, high = largest_bounds(tests, count * (count - 1), one_sided(confidence))
     return max(low, 0.0), max(high, 0.0)
 

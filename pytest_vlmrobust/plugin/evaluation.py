@@ -210,7 +210,7 @@ class Evaluation:
     def count_answers(self) -> int:
         """Returns how many requests the models of this run answered, or failed to answer, over all of its processes so far."""
         spent = self.evaluator.ledger.spending if self.inputs.only_fills else self._spending_so_far.read()
-        return sum(each.inferences for each in spent.values())
+        return sum(spending.inferences for spending in spent.values())
 
     @cached_property
     def _spending_so_far(self) -> SharedSpending:

@@ -260,7 +260,7 @@ class ProgressDisplay:
         kept: set[str] = set()
         for part in [*bar, *tally, *eta, rate, *answers, on_one_line(what)]:
             kept.add(part)
-            longer = ", ".join(each for each in (*bar, *answers, rate, *eta, *tally, on_one_line(what)) if each in kept)
+            longer = ", ".join(part for part in (*bar, *answers, rate, *eta, *tally, on_one_line(what)) if part in kept)
             if cell_len(longer) > width:
                 kept.discard(part)
             else:

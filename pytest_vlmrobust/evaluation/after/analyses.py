@@ -83,8 +83,8 @@ def _pools(options: RankingOptions, refs: Mapping[str, ModelRef]) -> _Pools:
         if model in refs and refs[model].family:
             by_family.setdefault(family_name(refs[model]), []).append(place)
     several = {f"{name} ({len(places)} models)": places for name, places in by_family.items() if len(places) > 1}
-    each = {model: [place] for place, model in enumerate(options.models)}
-    return {**each, **several, ALL_MODELS: _different(options, refs)}
+    singles = {model: [place] for place, model in enumerate(options.models)}
+    return {**singles, **several, ALL_MODELS: _different(options, refs)}
 
 
 def _different(options: RankingOptions, refs: Mapping[str, ModelRef]) -> list[int]:

@@ -142,7 +142,7 @@ def compare(before: Path, after: Path, *, model: str = "", common: bool = False)
             sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.mean_baseline_drop, change.name))),
             only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched_names(ours, shared),
-            stopped_early=StoppedEarly(tuple(map(str, early)), *(sum(each) for each in zip(*counts, strict=True))),
+            stopped_early=StoppedEarly(tuple(map(str, early)), *(sum(column) for column in zip(*counts, strict=True))),
             notes=(
                 *notes_without_pictures((then, now), datasets),
                 *(note for dataset in datasets for note in then.left_out(dataset, now)),
@@ -180,7 +180,7 @@ def _compare_whole_cells(
         sweeps += of_dataset[1]  # a mean over settings needs the same questions in each
         for setting in few:  # the questions that it changes
             answers = AnswersOfChanged(now, changed[setting])
-            both = [each for each in (CLEAN, setting) if each in settings]
+            both = [s for s in (CLEAN, setting) if s in settings]
             cells += _compare_cells(models, dataset, both, answers)[0][-1:]
     return cells, sweeps
 

@@ -101,8 +101,8 @@ def differing_conditions(runs: Sequence[Baseline], datasets: Iterable[str]) -> l
     }.items():
         known = {where: value for where, value in values.items() if value is not None}
         if len(set(known.values())) > 1:
-            each = ", ".join(f"{value} in {where}" for where, value in known.items())
-            notes.append(f"the runs have different {what} ({each}): perturbed images may differ")
+            listed = ", ".join(f"{value} in {where}" for where, value in known.items())
+            notes.append(f"the runs have different {what} ({listed}): perturbed images may differ")
     return notes
 
 

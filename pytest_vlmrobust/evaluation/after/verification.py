@@ -63,7 +63,7 @@ def gate_contradictions(run: Path, manifest: Mapping[str, Any]) -> list[str]:
     inputs = JudgeInputs.read(run)
     problems: list[str] = []
     with Evidence.open(run, read_only=True) as evidence:
-        for gate in [from_plain(each, GateCount) for each in manifest.get("gates", ())]:
+        for gate in [from_plain(entry, GateCount) for entry in manifest.get("gates", ())]:
             questions, _ = evidence.gate_members(gate.model, gate.dataset)
             policy = inputs.policies[gate.model]
             again = dataclasses.replace(

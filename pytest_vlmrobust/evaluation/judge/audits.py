@@ -93,7 +93,7 @@ def asking_order(fingerprints: tuple[str, ...]) -> tuple[int, ...]:
     >>> [("c", "b", "d", "a")[place] for place in asking_order(("c", "b", "d", "a"))]
     ['b', 'd', 'a', 'c']
     """
-    ranks = [derive_seed(0, _PURPOSE, each) for each in fingerprints]
+    ranks = [derive_seed(0, _PURPOSE, digest) for digest in fingerprints]
     return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))
 
 

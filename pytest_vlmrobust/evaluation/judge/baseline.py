@@ -165,7 +165,7 @@ class Baseline(StoredAnswers):
     def checked(self, cell: Cell, *, whole: bool = True) -> CellResult:
         """Returns the earlier run's answers for a cell; without ``whole`` also if it asked only part of the samples."""
         result = self.result(cell) if whole else self.partial(cell)
-        if differing := [] if self.trusting else [each for each in self.rescored if each.cell == cell]:
+        if differing := [] if self.trusting else [answer for answer in self.rescored if answer.cell == cell]:
             raise StoreError(self._refusal(differing))
         return result
 
@@ -296,8 +296,8 @@ def refuse_unlike_answers(ways: Mapping[str, frozenset[str]], dataset: str) -> N
         by.setdefault(answered, []).append(name)
     by.pop(frozenset(), None)
     if len(by) > 1:
-        each = "; ".join(f"by {' and '.join(sorted(how))}: {first_few(names, _MOST)}" for how, names in by.items())
-        raise DatasetError(f"{dataset}: the choices were not answered in one way ({each}). {UNLIKE_ANSWERS}")
+        listed = "; ".join(f"by {' and '.join(sorted(how))}: {first_few(names, _MOST)}" for how, names in by.items())
+        raise DatasetError(f"{dataset}: the choices were not answered in one way ({listed}). {UNLIKE_ANSWERS}")
 
 
 def answered_by(result: CellResult) -> frozenset[str]:

@@ -193,7 +193,7 @@ def why_unread(results: Sequence[CellResult]) -> str:
         if score.state == "unparsed" and score.rule not in REFUSALS
     ]
     rule, count = Counter(rule for rule, _ in unread).most_common(1)[0]
-    texts = [text for each, text in unread if each == rule]
+    texts = [text for cause, text in unread if cause == rule]
     example = min(texts, key=lambda text: (len(text), text))
     cut = 2 * sum(len(text) >= _LONG and text.rstrip()[-1:].isalnum() for text in texts) > len(texts)
     cause = "cut" if cut and rule in ("none", "ambiguous") else rule
@@ -253,7 +253,7 @@ def too_many_unread(policy: Policy, results: Sequence[CellResult], today: date) 
     """Returns that more of these answers were unreadable, or refused, than the policy lets a test have; else an empty text."""
     if not any(result.count("unparsed") for result in results):
         return ""
-    return next((each.reason for each in budget_measures(policy, results, today) if each.outcome is Outcome.FAIL), "")
+    return next((measure.reason for measure in budget_measures(policy, results, today) if measure.outcome is Outcome.FAIL), "")
 
 
 def _scores(result: CellResult) -> StoredScores:
@@ -309,7 +309,7 @@ def budget_records(
             measures = [measure for measure in measures if measure.metric == "error_rate"]  # it is part of not doing the task
         if not measures:
             continue
-        measures = [replace(each, reason=on_one_line(f"{model} on {dataset}: {each.reason}", None)) for each in measures]
+        measures = [replace(measure, reason=on_one_line(f"{model} on {dataset}: {measure.reason}", None)) for measure in measures]
         unread = answers.unread_rules.most_common(1)
         if unread and measures[0].metric == "unparsed_rate":
             ((rule, count),) = unread

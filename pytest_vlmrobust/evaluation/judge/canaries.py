@@ -184,7 +184,7 @@ def _of_answers_alone(model: str, pairs: Sequence[Pair]) -> Measure:
 
 def _is_more(pairs: Sequence[Pair], again: Sequence[Pair], is_other: Callable[[Answered, Answered], bool]) -> bool:
     """Whether other images change more answers than a repetition does, by Fisher's exact test if a repetition changes several."""
-    changed, others = (sum(is_other(*pair) for pair in each) for each in (pairs, again))
+    changed, others = (sum(is_other(*pair) for pair in group) for group in (pairs, again))
     if others < OTHERS:
         return changed > others
     either = changed + others

@@ -186,7 +186,7 @@ class CellScores:
         if self.result.views > 1:
             more |= {"patches_by_setting": {self.setting: self.result.attempts}, **chance_levels(self.samples)}
         if self.result.views == 1 and not self.test.dataset_facts.task:
-            more["confidences"] = {str(each.cell.setting): each.confidences for each in (self.clean, self.result)}
+            more["confidences"] = {str(result.cell.setting): result.confidences for result in (self.clean, self.result)}
         if self.attempts is not None:
             more["whole_attempts"] = self.attempts.attempts
         return score_table(self.samples, clean, by_setting={self.setting: self.result.values}, no_image=blind, **more)

@@ -196,7 +196,7 @@ class Lookahead:
             if not unanswered & baselines:
                 everything = range(len(asker.samples(cell.dataset)))
                 answered = {
-                    each for each in baselines if asker.is_evaluated(each) or asker.scores_ahead(each, everything) is not None
+                    cell for cell in baselines if asker.is_evaluated(cell) or asker.scores_ahead(cell, everything) is not None
                 }
                 unanswered |= baselines - answered
             if unanswered & baselines:

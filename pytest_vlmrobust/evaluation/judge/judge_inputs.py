@@ -83,7 +83,7 @@ class PlannedTests:
         if test.metric not in metrics.names("sweep") or reads_baselines_only(about):
             return None
         settings = next((self.settings_of(each) for each in self.selection.tests if each.about == about), ())
-        sizes = [size for each in settings if (size := self.data.changed_size(test.dataset, each)) is not None]
+        sizes = [size for setting in settings if (size := self.data.changed_size(test.dataset, setting)) is not None]
         return (max if metrics.get(test.metric).suite == OPTIONS else min)(sizes, default=None)
 
     def required_cells(self) -> list[Cell]:

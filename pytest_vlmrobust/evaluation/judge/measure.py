@@ -262,7 +262,7 @@ def measure(reads: Reads, sources: Sources) -> Measurement:
 def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measurement:
     cell, answers, baseline = result.cell, sources.answers, sources.baseline
     model = answers.models[cell.model]
-    tried = [answers.result(each) for each in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
+    tried = [answers.result(attempt) for attempt in reads.by_need.get(metrics.Needs.WHOLE_ATTEMPTS, ())]
     facts = DatasetFacts(sources.task(cell.dataset), answers.corpus_metric(cell.dataset), result.samples)
     test = PlannedTest(cell, facts, baseline=baseline is not None, attempts=bool(tried))
     attempts = tried[0] if tried else None
@@ -274,7 +274,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
     if not sources.is_look:
         beside = [*blind_unparsed(result), *_canaries(scores, sources)]
         since = changed_samples(baseline, cell, answers, result.values) if baseline else None
-        named = [judged.metric for judged, _ in estimates] + [each.metric for each in beside]
+        named = [judged.metric for judged, _ in estimates] + [measure.metric for measure in beside]
         draft = dataclasses.replace(
             draft,
             measures=tuple(beside),
@@ -320,13 +320,13 @@ def _by_category(scores: CellScores, sources: Sources) -> list[tuple[MetricKey, 
         return []
     estimates: list[tuple[MetricKey, Estimate]] = []
     alike = strata_by_kind(scores.samples).values()
-    named = {each.name for each in applying(scores.test) if each.by_category} & {rule.metric for rule in rules}
+    named = {entry.name for entry in applying(scores.test) if entry.by_category} & {rule.metric for rule in rules}
     for stratum, count in [(name, len(names)) for names in alike for name in names]:
         tests = {name: metric_key(scores.test, name, stratum, count) for name in named}
         if ruled := {name: test for name, test in tests.items() if any(rule.applies(test) for rule in rules)}:
             part = scores.stratum(stratum)
-            estimated = [each for each in applying(part.test) if each.name in ruled]
-            estimates += [(ruled[each.name], estimate) for each in estimated if (estimate := each.estimate(part)) is not None]
+            estimated = [entry for entry in applying(part.test) if entry.name in ruled]
+            estimates += [(ruled[entry.name], estimate) for entry in estimated if (estimate := entry.estimate(part)) is not None]
     return estimates
 
 
@@ -358,7 +358,7 @@ def _measure_sweep(sweep: SweepMetric, reads: Reads, sources: Sources) -> Measur
     estimates = estimate_all(test, scores, names)
     summary = estimates.pop(sweep.metric)
     if metric.suite == WORDING and not invalid:
-        places = {str(each.setting): answers.changed(each.dataset, each.setting) for each in reads.of_settings}
+        places = {str(read.setting): answers.changed(read.dataset, read.setting) for read in reads.of_settings}
         summary = _largest_of_parts(summary, metric, table, places)
     summary = dataclasses.replace(summary, valid=False, reason=invalid) if invalid else summary
     further = [] if invalid else [(metric_key(test, name), estimate) for name, estimate in estimates.items()]
@@ -524,7 +524,7 @@ def _measure_family(planned: FamilyMetric, reads: Reads, sources: Sources) -> Me
 def _refuse_unlike_models(sources: Sources, models: Iterable[str], dataset: str) -> None:
     """Refuses to compare models that answered by different methods."""
     clean = {name: sources.answers.result(Cell(name, dataset, CLEAN)) for name in models}
-    ways = {name: answered_by(each) for name, each in clean.items()}
+    ways = {name: answered_by(result) for name, result in clean.items()}
     refuse_unlike_answers(ways, dataset)
 
 

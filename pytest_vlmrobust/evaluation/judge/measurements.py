@@ -46,13 +46,13 @@ def _quantities(_state: RegistryState) -> Mapping[str, Quantity]:
     records = [metrics.get(name) for name in metrics.names()]
     of_scores = [_of_metric(record) for record in records]
     listed = [
-        *(each for each in of_scores if not each.compares_with_earlier_run),
+        *(entry for entry in of_scores if not entry.compares_with_earlier_run),
         *BESIDE_SCORES,
-        *(each for each in of_scores if each.compares_with_earlier_run),
+        *(entry for entry in of_scores if entry.compares_with_earlier_run),
         *(_of_mean_curve(record) for record in records if record.suite == SUITE and has_macro(record)),
         *(_of_family(record) for record in metrics.FAMILY_METRICS.values()),
     ]
-    return MappingProxyType({each.name: each for each in listed})
+    return MappingProxyType({entry.name: entry for entry in listed})
 
 
 def quantity(name: str) -> Quantity:
@@ -67,7 +67,7 @@ def quantity(name: str) -> Quantity:
 
 def applying(test: PlannedTest) -> list[Quantity]:
     """Returns the quantities that a test is judged by."""
-    return [each for each in quantities().values() if each.applies(test)]
+    return [entry for entry in quantities().values() if entry.applies(test)]
 
 
 def estimate_all(
@@ -78,10 +78,10 @@ def estimate_all(
     With ``names`` only these, and quantities with parts, because a rule may name a part.
     """
     estimates = {}
-    for each in (each for each in applying(test) if names is None or each.name in names or each.parts):
-        if (estimate := each.estimate(scores)) is not None:
-            estimates[each.name] = estimate
-        estimates |= each.parts(scores) if each.parts else {}
+    for entry in (entry for entry in applying(test) if names is None or entry.name in names or entry.parts):
+        if (estimate := entry.estimate(scores)) is not None:
+            estimates[entry.name] = estimate
+        estimates |= entry.parts(scores) if entry.parts else {}
     return estimates
 
 
@@ -90,7 +90,7 @@ def metric_keys(
 ) -> list[MetricKey]:
     """Returns a MetricKey for each quantity of a planned test, without categories."""
     test = PlannedTest(planned, facts or DatasetFacts(), baseline, attempts)
-    return [metric_key(test, each.name) for each in applying(test)]
+    return [metric_key(test, entry.name) for entry in applying(test)]
 
 
 def metric_key(test: PlannedTest, metric: str, category: str = "", strata: int = 1) -> MetricKey:

@@ -37,7 +37,7 @@ def judge(measurement: Measurement, policy: Policy, today: date, decided: Verdic
     )
     if not isinstance(measurement.planned, Cell):
         reason = reason or measurement.estimates[0][1].reason
-    if others := [each.reason for each in measures if each is not verdict and each.outcome is verdict.outcome is Outcome.FAIL]:
+    if others := [m.reason for m in measures if m is not verdict and m.outcome is verdict.outcome is Outcome.FAIL]:
         reason += f"; also broken: {on_one_line(first_few(others, 1))}"
     return dataclasses.replace(
         draft,

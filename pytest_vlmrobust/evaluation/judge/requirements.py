@@ -210,7 +210,7 @@ class PolicyUse:
         unmet: dict[str, UnmetRule] = {}
         judged = {test.model for tests in self.met.values() for test in tests}  # another shortfall is about the others
         for rule, tests in self.blocking.items():
-            alike = {test for each, met in self.blocking.items() if each.metric == rule.metric for test in met}
+            alike = {test for other, met in self.blocking.items() if other.metric == rule.metric for test in met}
             anywhere = replace(rule, where=replace(rule.where, model=()))
             measured = {test.model for measure, test in self.measured if math.isfinite(measure.value) and anywhere.applies(test)}
             for model in sorted(measured & judged - {test.model for test in alike}) if tests else ():

@@ -162,7 +162,7 @@ class Stopping:
     def _advance(self, scores: Any) -> None:
         assert self._steps is not None
         try:
-            self._requests = [self._request(each.cell, each.places or ()) for each in self._steps.send(scores)]
+            self._requests = [self._request(request.cell, request.places or ()) for request in self._steps.send(scores)]
         except StopIteration as end:
             self._requests, self.is_decided = (), end.value
 
@@ -246,7 +246,7 @@ class Stopping:
         tests = [*planned, *self._category_tests(cell, planned)]
         self._invalid = self._invalid_metrics(cell, tests)
         blocking = [(test, rule) for test in tests for rule in rules if rule.applies(test) and is_blocking(rule)]
-        audits = self._cell_audits(cell, [each for each in blocking if (each[0].metric, each[0].category) not in self._invalid])
+        audits = self._cell_audits(cell, [pair for pair in blocking if (pair[0].metric, pair[0].category) not in self._invalid])
         self._audited = set(audits)
         self._open_looks = any((without_strata(test), rule.id) not in audits for test, rule in blocking)
         of_strata = {rule.metric for rule in self._rules_of_strata}
@@ -345,8 +345,8 @@ class Stopping:
         if not audited or not rules or not all(rule.applies(test) and is_blocking(rule) and judges_value(rule) for rule in rules):
             return []
         # such as the mean of its categories' curves
-        others = [each for each in metric_keys(sweep, self.sources.facts(sweep.dataset)) if each != test]
-        if any(rule.bounds(each) for rule in self.policy.rules for each in others):
+        others = [key for key in metric_keys(sweep, self.sources.facts(sweep.dataset)) if key != test]
+        if any(rule.bounds(key) for rule in self.policy.rules for key in others):
             return []
         if any(setting in BASELINES for setting in self.reads.settings):  # which count, but are not asked about in parts
             return []
@@ -381,7 +381,7 @@ class Stopping:
         results = [result(cell, order[:count]) for cell, count in zip(cells, n_by_cell, strict=True) if count]
         formula = metrics.get(sweep.metric).function
         values = [
-            float(formula(clean[list(order[: len(each.samples)])], {str(each.cell.setting): each.values})) for each in results
+            float(formula(clean[list(order[: len(part.samples)])], {str(part.cell.setting): part.values})) for part in results
         ]
         if sweep.metric in SHARES:
             note = f"a share of the {counted(len(values), 'setting')} asked about"
@@ -494,7 +494,7 @@ class Stopping:
     def _breaks_budget(self, measurement: Measurement) -> bool:
         """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
         measures = judge_budgets(measurement, self.policy, self.today)
-        return any(each.metric in BUDGET_METRICS and each.outcome is not Outcome.MEASURED for each in measures)
+        return any(measure.metric in BUDGET_METRICS and measure.outcome is not Outcome.MEASURED for measure in measures)
 
     def _lacks_name(self, part: Sources) -> bool:
         """Whether a blocking rule compares groups or categories and one of them has no sample yet."""
@@ -525,7 +525,7 @@ class Stopping:
         members: Mapping[str, Any] = strata(samples)
         if isinstance(about, Cell):
             members = {
-                name: [name in each.strata for each in samples] for kind in strata_by_kind(samples).values() for name in kind
+                name: [name in sample.strata for sample in samples] for kind in strata_by_kind(samples).values() for name in kind
             }
         planned = set()
         for name, kept in members.items():

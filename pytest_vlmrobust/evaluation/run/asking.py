@@ -446,8 +446,8 @@ class Engine:
         with self._changed:
             now = time.monotonic()
             answered = list(keys)
-            each = (now - max(started, self._stored_at)) / len(answered)
-            self._fresh |= dict.fromkeys(answered, each)
+            seconds = (now - max(started, self._stored_at)) / len(answered)
+            self._fresh |= dict.fromkeys(answered, seconds)
             self._stored_at = now
 
     def _look_elsewhere(self, wait: Wait) -> None:

@@ -139,7 +139,7 @@ class Filling:
         """Returns the lines of the final summary."""
         part = "" if self.shard.count == 1 else f"part {self.shard}: "
         lines = [f"{part}{quantity(self.answered, 'answer')}, {self.inferred} of them inferred, {self.lacking} are missing"]
-        ranked = sorted(self.failures.items(), key=lambda each: -each[1])
+        ranked = sorted(self.failures.items(), key=lambda item: -item[1])
         lines += [f"missing: {count} x {reason}" for reason, count in ranked[:_SHOWN]]
         lines += [f"missing: {quantity(len(ranked) - _SHOWN, 'more reason')}"] if len(ranked) > _SHOWN else []
         return lines

@@ -265,10 +265,10 @@ class CellResult:
     @cached_property
     def read(self) -> list[str]:
         """Each answer as it was read, by the letters of the data, or its text where nothing was read."""
-        each = zip(self.samples, self.scores, self.predictions, strict=True)
+        rows = zip(self.samples, self.scores, self.predictions, strict=True)
         return [
             " ".join(prediction.text.split()) if score.answer is None else sample.original_letters.get(score.answer, score.answer)
-            for sample, score, prediction in each
+            for sample, score, prediction in rows
         ]
 
     @property

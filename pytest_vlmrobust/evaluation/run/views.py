@@ -276,8 +276,8 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
 def declared_perturbations() -> dict[str, str]:
     """Returns, for each loaded perturbation that is not built in, what tells its levels and version from others."""
     return {
-        name: fingerprint({"version": each.version, "levels": {str(level): dict(of) for level, of in each.levels.items()}})
-        for name, each in REGISTRY.loaded_things().items()
+        name: fingerprint({"version": thing.version, "levels": {str(level): dict(of) for level, of in thing.levels.items()}})
+        for name, thing in REGISTRY.loaded_things().items()
         if name not in BUILT_IN
     }
 

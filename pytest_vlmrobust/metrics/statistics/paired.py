@@ -156,8 +156,8 @@ def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
     if tail <= 0.0 or not harmful.size:
         return np.full(harmful.shape, -1.0)
     # the settings of a sweep have few distinct counts; each is bounded once
-    counts, each = np.unique(np.stack([harmful, helpful, n], dtype=np.float64), axis=1, return_inverse=True)
-    bounds: Array = _exact_lower(counts.tobytes(), tail)[each.reshape(-1)]
+    counts, inverse = np.unique(np.stack([harmful, helpful, n], dtype=np.float64), axis=1, return_inverse=True)
+    bounds: Array = _exact_lower(counts.tobytes(), tail)[inverse.reshape(-1)]
     return bounds
 
 

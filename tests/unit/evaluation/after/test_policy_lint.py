@@ -236,12 +236,12 @@ def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, 
     ("metric", "written", "meant"), [("clean_accuracy", "0.4%", "40%"), ("visual_gain", "0.07pp", "7pp"), ("accuracy", "1%", "")]
 )
 def test_a_lower_end_below_a_hundredth_was_probably_a_share(write: Path, metric: str, written: str, meant: str) -> None:
-    found = said(policy_of(write, f"{{id: a, metric: {metric}, min: {written}}}"))
+    findings = said(policy_of(write, f"{{id: a, metric: {metric}, min: {written}}}"))
     shown = written.replace("%", " %").replace("pp", " pp")
     apart = meant.replace("%", " %").replace("pp", " pp")
     unit = shown.split()[-1]
     text = f"rule a ({metric} >= {shown}) asks for less than 1 {unit}, which hardly any model misses. Write {meant}"
-    assert found == ([f"p.yaml:3: {text} if {apart} are meant"] if meant else [])
+    assert findings == ([f"p.yaml:3: {text} if {apart} are meant"] if meant else [])
     assert said(policy_of(write, f"{{id: a, metric: {metric}, min: 0.004}}")) == [], "its author wrote a fraction"
 
 
