@@ -146,9 +146,9 @@ class ChatBackend:
 
     @functools.cached_property
     def _memory(self) -> Memory:
-        return Memory(self.options.servers, self._told_apart_by())
+        return Memory(self.options.servers, self._server_identity())
 
-    def _told_apart_by(self) -> dict[str, Any]:
+    def _server_identity(self) -> dict[str, Any]:
         """Returns the key under which facts about this model are stored."""
         engine = {"backend": self.ref.backend, "version": self.version}
         return {"sha256": fingerprint({"engine": engine, "model": identity_of(self.ref, self.options)})}
@@ -158,7 +158,7 @@ class ChatBackend:
         begins = _run(first_token(Witness(self._answer_to, self.ref.framed)))
         if begins.token is not None and not begins.is_letter:
             self.options.notice(f"model {self.name!r} {begins.problem}: choices are answered by {TEXT}")
-        return self._memory.add(Remembered(self._told_apart_by(), letters=begins.is_letter, logprobs=begins.token is not None))
+        return self._memory.add(Remembered(self._server_identity(), letters=begins.is_letter, logprobs=begins.token is not None))
 
     async def _answer_to(self, body: Mapping[str, Any]) -> Any:
         (reply,) = self._replies([body])

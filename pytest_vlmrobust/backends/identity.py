@@ -390,7 +390,7 @@ def commit_of(hub_id: str, revision: str, *, offline: bool) -> str:
             f"model {hub_id!r} (revision {revision or 'main'!r}) is not in the local cache of the hub, and this run is offline. "
             f"Download it where there is a network: hf download {hub_id}; or give a local checkpoint directory"
         )
-    return _asked_commit(hub_id, revision)
+    return _commit_on_hub(hub_id, revision)
 
 
 def _cached_file(hub_id: str, revision: str, name: str) -> Path | None:
@@ -400,7 +400,7 @@ def _cached_file(hub_id: str, revision: str, name: str) -> Path | None:
     return Path(file) if isinstance(file, str) else None
 
 
-def _asked_commit(hub_id: str, revision: str) -> str:
+def _commit_on_hub(hub_id: str, revision: str) -> str:
     from huggingface_hub import HfApi
 
     try:

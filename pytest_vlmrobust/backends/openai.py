@@ -89,7 +89,7 @@ class OpenAIBackend(ChatBackend):
     def _origin(self) -> dict[str, Any]:
         return self._served.identity(self.ref.revision)
 
-    def _told_apart_by(self) -> dict[str, Any]:
+    def _server_identity(self) -> dict[str, Any]:
         free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
         return {**self._origin(), **self.ref.deployment, **free}
 
@@ -344,7 +344,7 @@ class OpenAIBackend(ChatBackend):
         if problem:
             self._notice(f"{replica.url} {problem}, so that a change of its model in the middle of a run would not be noticed")
         return Remembered(
-            identity=self._told_apart_by(),
+            identity=self._server_identity(),
             letters=begins.is_letter,
             logprobs=begins.token is not None,
             constraint=constraint,

@@ -415,7 +415,7 @@ def view(
     from pytest_vlmrobust.reporting.viewer.runs import Runs
     from pytest_vlmrobust.reporting.viewer.server import PORT, listen, server
 
-    find, together = _found(places or [STORE])
+    find, together = _runs_at(places or [STORE])
     runs = Runs(find, lambda directory: RunPictures(directory, folder), together=together)
     with contextlib.closing(runs), contextlib.closing(listen(port)) as listening:
         serving = server(Pages(runs), listening)
@@ -433,7 +433,7 @@ def view(
     return 0
 
 
-def _found(places: Sequence[Path]) -> tuple[Callable[[], list[Path]], bool]:
+def _runs_at(places: Sequence[Path]) -> tuple[Callable[[], list[Path]], bool]:
     """Returns a function that finds the runs, and whether to show them side by side from the start."""
     from pytest_vlmrobust.store.journal import FILE_NAME
 

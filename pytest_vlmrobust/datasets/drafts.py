@@ -438,8 +438,8 @@ class Rows:
         all_cells = self._with_parts(place, {**present, **numbering})
         question, options = self._question(place, all_cells)
         kind = self._kind(place, all_cells, options)
-        asked_openly = bool(kind and kind.unlisted and not options)
-        self.unlisted += asked_openly
+        is_open = bool(kind and kind.unlisted and not options)
+        self.unlisted += is_open
         answer, wanted = self._answer(place, all_cells, options), self._target_of_attack(all_cells, options)
         group = self._group(all_cells, row)
         return Draft(
@@ -452,15 +452,15 @@ class Rows:
             category=self._value("category", all_cells),
             group=group or digest[:GROUP_DIGITS],
             hint=self._value("hint", all_cells),
-            task="open" if asked_openly else kind.task if kind else "",
-            scorer=(kind.unlisted if asked_openly else kind.scorer) if kind else "",
+            task="open" if is_open else kind.task if kind else "",
+            scorer=(kind.unlisted if is_open else kind.scorer) if kind else "",
             instruction=kind.instruction if kind else "",
             keys=self._filled(self.layout.keys, all_cells),
             localisation=self._box(place, all_cells),
             perturbed=self._value("perturbed", all_cells),
             meta={**metadata(cells, place, self.problems), **self._filled(self.layout.meta, all_cells)},
             target_of_attack="" if wanted == answer else wanted,  # a right answer shows no attack
-            layout=kind.layout if kind and not asked_openly else "",
+            layout=kind.layout if kind and not is_open else "",
             option_format=kind.option_format if kind else "",
             pictured=digest if not group or self.layout.columns_of("group") == (self.layout.keys.get("question"),) else "",
         )

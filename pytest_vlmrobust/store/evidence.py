@@ -190,7 +190,7 @@ class Evidence(Database):
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         super().__init__(path, connection)
-        self._asked: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         """The number of samples stored through this object, by dataset."""
         self._written: dict[tuple[str, str, str], dict[int, int | None]] = {}
         """The hash of each stored answer, by cell and index; ``None`` for a failed inference: another process may have
@@ -255,7 +255,7 @@ class Evidence(Database):
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
             self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
-        self._asked[dataset] = len(rows)
+        self._sizes[dataset] = len(rows)
 
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
         """Stores the image digests of samples, by sample id; storing the same again changes nothing.
@@ -363,7 +363,7 @@ class Evidence(Database):
         try:
             with Evidence.open(self.path.parent, read_only=True) as fresh:
                 wrong = [f"answers of {'-'.join(key)}" for key, hashes in self._written.items() if not fresh.holds(key, hashes)]
-                wrong += [f"samples of {name!r}" for name, count in self._asked.items() if len(fresh.samples(name)) != count]
+                wrong += [f"samples of {name!r}" for name, count in self._sizes.items() if len(fresh.samples(name)) != count]
         except StoreError as error:
             return f"{error}. {LOST}"
         if not wrong:

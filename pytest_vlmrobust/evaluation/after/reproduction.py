@@ -196,7 +196,7 @@ class _Scores:
     def samples(self) -> Sequence[Any]:
         return self.model.run.samples(self.dataset)
 
-    def _asked(self) -> list[Cell]:
+    def _cells(self) -> list[Cell]:
         cells = self.model.run.evidence.cells()
         return [cell for cell in cells if (cell.model, cell.dataset) == (self.model.model, self.dataset)]
 
@@ -209,7 +209,7 @@ class _Scores:
             StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
         """
         known: dict[Setting, NDArray[np.float64]] = {}
-        for cell in self._asked():
+        for cell in self._cells():
             try:
                 result = self.model.run.checked(cell)
                 if result.places is None:

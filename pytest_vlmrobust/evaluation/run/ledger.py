@@ -37,7 +37,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._own: dict[str, Spending] = {}
+        self._local: dict[str, Spending] = {}
         self._shared = SharedSpending(self.path) if self.path is not None and self.tokens else None
         self._spent = ""
 
@@ -58,7 +58,7 @@ class Ledger:
         if not answers:
             return
         with self._lock:
-            self._own[model] = self._own.get(model, Spending(model)).plus(new)
+            self._local[model] = self._local.get(model, Spending(model)).plus(new)
             if self.path is not None:
                 _append(self.path, new)
 
@@ -66,7 +66,7 @@ class Ledger:
     def spending(self) -> dict[str, Spending]:
         """The spending of this process, by model."""
         with self._lock:
-            return dict(self._own)
+            return dict(self._local)
 
     def why_spent(self) -> str:
         """Returns why nothing more may be asked, always in the same words once it is so; empty while more may be asked."""
@@ -83,7 +83,7 @@ class Ledger:
             return f"{BUDGET_SPENT}{elapsed:,.0f} of {self.seconds:,.0f} seconds (--vlm-budget-seconds); {_KEPT}"
         if not self.tokens:
             return ""
-        spent = list((self._own if self._shared is None else self._shared.read()).values())
+        spent = list((self._local if self._shared is None else self._shared.read()).values())
         if uncounted := next((spending for spending in spent if spending.uncounted), None):
             raise BackendError(
                 f"{uncounted.model} gave {uncounted.uncounted} answers without saying how many tokens they took, so that "

@@ -114,7 +114,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
             100 * line.measure.value,
             100 * line.measure.interval[0],
             100 * line.measure.interval[1],
-            _rung_told(line),
+            _rung_tooltip(line),
             hollow=line.record.received in merged,
         )
         for line in lines
@@ -143,7 +143,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
     )
 
 
-def _rung_told(line: Line) -> str:
+def _rung_tooltip(line: Line) -> str:
     received = f"; reached the model as {line.record.received}" if line.record.received else ""
     return f"{' '.join(_numbers(line))}{received}"
 
