@@ -390,7 +390,7 @@ class Replicas(Generic[Client]):
 
 
 def _is_down(replica: Replica[Any], failure: Failure) -> str:
-    return f"{replica.url} is down, and is tried again from time to time: {failure.reason}"
+    return f"{replica.url} answers no request, and is tried again from time to time: {failure.reason}"
 
 
 async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: float) -> Answer:

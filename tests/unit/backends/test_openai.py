@@ -902,7 +902,10 @@ def test_a_server_that_fails_on_all_is_down_and_one_that_fails_on_some_is_not(op
     assert {count for text, count in answered.items() if text[0] in "qrs"} == {1}
     assert loaded["answers"] == 4 + 8 + 8, "health checks are not answers"
     went, came = heard
-    assert f"{served.url} is down, and is tried again from time to time: {served.url} answered with status {code}: " in went
+    assert (
+        f"{served.url} answers no request, and is tried again from time to time: {served.url} answered with status {code}: "
+        in went
+    )
     assert came == f"model 'm': {served.url} answers again"
 
 

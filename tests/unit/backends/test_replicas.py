@@ -202,7 +202,7 @@ def test_an_outage_behind_a_proxy_loses_nothing(fleet: Callable[..., Fleet], kin
     assert served.results(*GOOD) == ANSWERS
     assert {server.answered[text] for text in GOOD} == {1}
     assert served.heard == [
-        f"http://0 is down, and is tried again from time to time: {DOWN}",
+        f"http://0 answers no request, and is tried again from time to time: {DOWN}",
         "http://0 answers again",
     ]
     counts = Counter(text for when, text in server.requests if 3.5 <= when < 100.0)
@@ -282,7 +282,7 @@ def test_a_server_that_answers_no_request_yet_is_waited_for(fleet: Callable[...,
     served.open()
     assert 50.0 <= served.now < 62.0
     assert served.heard == [
-        f"http://0 is down, and is tried again from time to time: {DOWN}",
+        f"http://0 answers no request, and is tried again from time to time: {DOWN}",
         "http://0 answers again",
     ]
     lost = fleet(Server((0.0, 1e9)), limit=30.0)
