@@ -212,7 +212,7 @@ class ControlTokens:
 def text_prediction(reply: Any, method: str) -> Prediction:
     """Returns the text of a reply as a prediction."""
     choice, content, finish = _parts(reply)
-    sent, details = _message(choice), facts_of(reply)
+    sent, details = _message(choice), usage_details(reply)
     refusal = sent.get("refusal")
     if isinstance(refusal, str) and refusal:
         return Prediction(refusal, method, "refusal", details=details)
@@ -233,7 +233,7 @@ def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
     """
     choice, content, finish = _parts(reply)
     sent = _message(choice)
-    details = facts_of(reply)
+    details = usage_details(reply)
     if finish in REFUSALS or sent.get("refusal"):
         state = finish if finish in REFUSALS else "refusal"
         return Prediction(content or str(sent.get("refusal") or ""), LETTER_LOGITS, state, details=details)
@@ -293,7 +293,7 @@ def thinks_first(choice: Mapping[str, Any]) -> bool:
     return not str(sent.get("content") or "").strip() and bool(thoughts_field(sent))
 
 
-def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
+def usage_details(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
     """Returns the facts that a server gives about an answer: token counts, and the model that answered."""
     usage = reply.get("usage")
     sent = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")} if isinstance(usage, dict) else {}

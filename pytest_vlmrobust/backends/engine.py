@@ -27,7 +27,7 @@ from .chat import (
 from .contract import BackendOptions, Traits, failed_prediction
 from .generation import TEXT_INSTEAD, generation_for, scores_letters
 from .identity import control_tokens_of, identity_of
-from .served import Memory, Remembered, Witness, first_token
+from .served import ServerRecord, ServerRecords, Witness, first_token
 
 ENCODING_VERSION = 1
 """Increased when this package changes how it writes a request or reads a reply; older predictions are then not reused."""
@@ -145,20 +145,20 @@ class ChatBackend:
         return LETTERS if stored and stored.letters else (stored and stored.constraint) or TEXT
 
     @functools.cached_property
-    def _memory(self) -> Memory:
-        return Memory(self.options.servers, self._server_identity())
+    def _memory(self) -> ServerRecords:
+        return ServerRecords(self.options.servers, self._identity())
 
-    def _server_identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """Returns the key under which facts about this model are stored."""
         engine = {"backend": self.ref.backend, "version": self.version}
         return {"sha256": fingerprint({"engine": engine, "model": identity_of(self.ref, self.options)})}
 
-    def _first_seen(self) -> Remembered | None:
+    def _first_seen(self) -> ServerRecord | None:
         """Asks the model for the first time; returns what the store then remembers."""
         begins = _run(first_token(Witness(self._answer_to, self.ref.framed)))
         if begins.token is not None and not begins.is_letter:
             self.options.notice(f"model {self.name!r} {begins.problem}: choices are answered by {TEXT}")
-        return self._memory.add(Remembered(self._server_identity(), letters=begins.is_letter, logprobs=begins.token is not None))
+        return self._memory.add(ServerRecord(self._identity(), letters=begins.is_letter, logprobs=begins.token is not None))
 
     async def _answer_to(self, body: Mapping[str, Any]) -> Any:
         (reply,) = self._replies([body])

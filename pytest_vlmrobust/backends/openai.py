@@ -26,8 +26,8 @@ from .replicas import START, Failure, Replica, Replicas
 from .served import (
     OFFERED,
     FirstToken,
-    Remembered,
     Served,
+    ServerRecord,
     Unconstrained,
     Witness,
     biased_body,
@@ -89,7 +89,7 @@ class OpenAIBackend(ChatBackend):
     def _origin(self) -> dict[str, Any]:
         return self._served.identity(self.ref.revision)
 
-    def _server_identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         free = {"temperature": NO_TEMPERATURE} if self._generation.temperature is None else {}
         return {**self._origin(), **self.ref.deployment, **free}
 
@@ -227,7 +227,7 @@ class OpenAIBackend(ChatBackend):
 
     # Facts about the model.
 
-    def _first_seen(self) -> Remembered | None:
+    def _first_seen(self) -> ServerRecord | None:
         self._ready()
         return self._memory.read()
 
@@ -330,10 +330,10 @@ class OpenAIBackend(ChatBackend):
                 )
             self._memory.note(urls=(*stored.urls, replica.url))
 
-    def _wants_letters(self, stored: Remembered) -> bool:
+    def _wants_letters(self, stored: ServerRecord) -> bool:
         return scores_letters(self.ref) and (self.ref.answer or (LETTERS if stored.letters else TEXT)) == LETTERS
 
-    async def _first_look(self, replica: Replica[Client]) -> Remembered:
+    async def _first_look(self, replica: Replica[Client]) -> ServerRecord:
         witness = self._witness(replica, self._limit)
         begins = await first_token(witness)
         thinks = self.ref.reasoning_effort not in ("", "none")
@@ -343,8 +343,8 @@ class OpenAIBackend(ChatBackend):
         answers, problem = await first_answers(witness)
         if problem:
             self._notice(f"{replica.url} {problem}, so that a change of its model in the middle of a run would not be noticed")
-        return Remembered(
-            identity=self._server_identity(),
+        return ServerRecord(
+            identity=self._identity(),
             letters=begins.is_letter,
             logprobs=begins.token is not None,
             constraint=constraint,
@@ -363,7 +363,7 @@ class OpenAIBackend(ChatBackend):
         else:
             self._notice(f"{url} {begins.problem}: choices are answered by {constraint or TEXT}")
 
-    async def _difference(self, replica: Replica[Client], stored: Remembered) -> str:
+    async def _difference(self, replica: Replica[Client], stored: ServerRecord) -> str:
         """Returns in words the sign that a server has another model than the stored one; empty without a sign."""
         witness = self._witness(replica, self._limit)
         engine = await replica.client.engine()
@@ -378,7 +378,7 @@ class OpenAIBackend(ChatBackend):
             return f"{replica.url} answers {question!r} with {now!r}, and with {then!r} when this store first asked it"
         return ""
 
-    async def _without_letters(self, witness: Witness, stored: Remembered) -> str:
+    async def _without_letters(self, witness: Witness, stored: ServerRecord) -> str:
         """Returns why choices can no longer be answered by letters, to follow the name of the server; empty if they can."""
         begins = await first_token(witness)
         if stored.letters and begins.token is not None and not begins.is_letter:
@@ -389,12 +389,12 @@ class OpenAIBackend(ChatBackend):
             return f"{begins.problem}, and the answers that the store has are by letters"
         return ""
 
-    async def _check_all(self, stored: Remembered) -> list[str]:
+    async def _check_all(self, stored: ServerRecord) -> list[str]:
         """Returns a sentence for each server that answered and changed, or could not be checked."""
         replicas = [r for r in (self._replicas.all if self._replicas else ()) if r.answers or r.url in self._answered]
         return [problem for problem in await asyncio.gather(*(self._change(r, stored) for r in replicas)) if problem]
 
-    async def _change(self, replica: Replica[Client], stored: Remembered) -> str:
+    async def _change(self, replica: Replica[Client], stored: ServerRecord) -> str:
         """Returns what changed about a server that answered, or why that is unknown; empty if nothing changed."""
         if replica.refused:
             return self._unchecked(replica.refused)

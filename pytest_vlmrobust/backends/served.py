@@ -123,7 +123,7 @@ def without_secrets(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class ServerRecord:
     """What was seen at the first use of a served model. Later runs compare with it and store answers under the same name."""
 
     identity: Mapping[str, Any]
@@ -147,13 +147,13 @@ class Remembered:
     """The sign that the store has answers of another model under its name; empty without a sign."""
 
 
-class Memory:
+class ServerRecords:
     """The file of facts about a served model; without a folder they are kept in this process only."""
 
     def __init__(self, folder: Path | None, identity: Mapping[str, Any], name: str = "") -> None:
         self._identity = dict(identity)
         self._path = folder / (name or f"{fingerprint(self._identity)[:16]}.json") if folder else None
-        self._here: Remembered | None = None
+        self._here: ServerRecord | None = None
 
     def __str__(self) -> str:
         if self._path is None:
@@ -165,7 +165,7 @@ class Memory:
         """The file that marks a change. It is separate, so that no process that writes the other file can undo it."""
         return (self._path or Path()).with_suffix(".changed")
 
-    def read(self) -> Remembered | None:
+    def read(self) -> ServerRecord | None:
         """Returns the stored facts, or None."""
         if self._path is None or not self._path.is_file():
             return self._here
@@ -173,16 +173,16 @@ class Memory:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             # facts stored before this key existed keep their meaning
             content = {"constraint": "", "learned": (), "logprobs": content["letters"], **content}
-            facts = {name: content[name] for name in (field.name for field in fields(Remembered))}
+            facts = {name: content[name] for name in (field.name for field in fields(ServerRecord))}
             if self._mark.is_file():
                 facts["changed"] = self._mark.read_text(encoding="utf-8")
-            return Remembered(**{**facts, "urls": tuple(facts["urls"]), "learned": tuple(facts["learned"])})
+            return ServerRecord(**{**facts, "urls": tuple(facts["urls"]), "learned": tuple(facts["learned"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BackendError(
                 f"{self._path}: not what a run remembers of a served model ({error!r}). Remove it: the server is examined again"
             ) from None
 
-    def add(self, seen: Remembered) -> Remembered:
+    def add(self, seen: ServerRecord) -> ServerRecord:
         """Stores what was seen first and returns the stored facts: of several processes, the first one wins."""
         draft = self._draft(seen)
         if draft is not None and self._path is not None:
@@ -210,7 +210,7 @@ class Memory:
         if draft is not None and self._path is not None:
             draft.replace(self._path)
 
-    def _draft(self, seen: Remembered) -> Path | None:
+    def _draft(self, seen: ServerRecord) -> Path | None:
         """Writes a draft next to the target file; None in a read-only store."""
         if self._path is None:
             return None
@@ -227,24 +227,24 @@ def merge_memories(folders: Iterable[Path], out: Path) -> None:
     """Merges the facts of several stores about served models into a new folder."""
     for folder in folders:
         for file in sorted(folder.glob("*.json")):
-            there = Memory(folder, {}, file.name).read()
+            there = ServerRecords(folder, {}, file.name).read()
             if there is None:
                 continue  # deleted meanwhile
-            stored = Memory(out, there.identity).add(there)
+            stored = ServerRecords(out, there.identity).add(there)
             if there.changed:
-                Memory(out, there.identity).note(changed=there.changed)
+                ServerRecords(out, there.identity).note(changed=there.changed)
             if stored == there:
                 continue
             if problem := _contradiction(stored, there):
                 raise BackendError(f"{file}: {problem}. Stores of two models are not merged: declare a revision for each")
-            Memory(out, there.identity).note(
+            ServerRecords(out, there.identity).note(
                 urls=tuple(dict.fromkeys((*stored.urls, *there.urls))),
                 checked=stored.checked and there.checked,
                 learned=tuple(dict.fromkeys((*stored.learned, *there.learned))),
             )
 
 
-def _contradiction(here: Remembered, there: Remembered) -> str:
+def _contradiction(here: ServerRecord, there: ServerRecord) -> str:
     """Returns in words the sign that two processes used two models; empty without a sign."""
     if here.letters != there.letters:
         return "this server answers choices by letters and another one of the same revision does not, or the other way round"

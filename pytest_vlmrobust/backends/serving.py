@@ -215,7 +215,7 @@ class ServingBackend(OpenAIBackend):
             )
         return version
 
-    def _server_identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         return {"sha256": fingerprint({**self._origin(), "model": identity_of(self.ref, self.options)})}
 
     def _ref_for(self, url: str) -> ModelRef:

@@ -331,7 +331,7 @@ def _labels(question: str, label: str) -> list[re.Match[str]]:
 # Images resized in advance: the rows that ask the same question about them become one sample.
 
 
-def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
+def merge_resolutions(samples: Iterable[Sample], key: str, path: Path | str) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
     """Returns one sample for the rows of each question, and notes about them for the reader.
 
     It is the row with the largest images, and has the images of every row by their long edge. Rows of one group are one question;

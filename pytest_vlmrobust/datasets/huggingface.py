@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
-from .drafts import Draft, Rows, finish, put_together
+from .drafts import Draft, Rows, finish, merge_resolutions
 from .files import Contents, Place, Problems, ReadOnceDataset
 from .images import RowImage, from_base64, image_identity, is_turned
 
@@ -196,7 +196,7 @@ class _HubTable:
             lacking = quantity(len(bare), "row has no image and is", "rows have no image and are")
             notes.append(f"{self.source}: {lacking} left out (the first: {bare[0]})")
         if sizes := self.rows.benchmark.sizes:
-            samples, of_sizes = put_together(samples, sizes, str(self.source))
+            samples, of_sizes = merge_resolutions(samples, sizes, str(self.source))
             notes.extend(of_sizes)
         return Contents(samples, {}, tuple(notes))
 

@@ -42,8 +42,8 @@ from .drafts import (
     Rows,
     fill_template,
     finish,
+    merge_resolutions,
     parse_list,
-    put_together,
     with_copies,
 )
 from .files import Contents, Place, Problems
@@ -210,7 +210,7 @@ class _Table:
         if not samples:
             raise DatasetError(f"{self.path} has no row with a question and an image: expected one at least")
         if sizes := self.mapped.benchmark.sizes:
-            samples, notes = put_together(samples, sizes, self.path)
+            samples, notes = merge_resolutions(samples, sizes, self.path)
             self.notes.extend(notes)
         if not compat:
             self._note_differences(shown)

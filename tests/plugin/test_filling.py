@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.backends.served import Memory, Remembered
+from pytest_vlmrobust.backends.served import ServerRecord, ServerRecords
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.store import Store
 from pytest_vlmrobust.store.journal import read_journal
@@ -49,7 +49,7 @@ def test_stores_that_asked_two_servers_are_not_merged(tmp_path: Path, capsys: py
     identity = {"model": "m", "revision": "1"}
     for name in ("one", "two"):
         Store.open(tmp_path / name).close()
-        Memory(tmp_path / name / "servers", identity).add(Remembered(identity, letters=name == "one"))
+        ServerRecords(tmp_path / name / "servers", identity).add(ServerRecord(identity, letters=name == "one"))
     assert main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(tmp_path / "all")]) == 4
     assert "Stores of two models are not merged" in capsys.readouterr().err
     assert not (tmp_path / "all").exists()

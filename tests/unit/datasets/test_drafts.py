@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.drafts import options_in, put_together
+from pytest_vlmrobust.datasets.drafts import merge_resolutions, options_in
 
 
 @pytest.mark.cases(
@@ -69,7 +69,7 @@ def shown(sample: Sample) -> dict[int, str]:
 
 def test_the_rows_of_a_question_are_the_sample_with_the_largest_pictures() -> None:
     rows = [row("b", 8), row("c", 16), row("a", 4), row("x", 4, "h"), row("y", 8, "h"), row("z", 16, "h")]
-    (first, second), notes = put_together(rows, "size", "f")
+    (first, second), notes = merge_resolutions(rows, "size", "f")
     assert (first.id, first.group, shown(first)) == ("c", "g", {4: "a", 8: "b", 16: "c"})
     assert (second.id, second.images[0].identity(), list(second.sizes)) == ("z", "z", [4, 8, 16])
     assert notes == ()
@@ -77,7 +77,7 @@ def test_the_rows_of_a_question_are_the_sample_with_the_largest_pictures() -> No
 
 def test_the_same_words_about_another_picture_are_another_question() -> None:
     rows = [row("a4", 4), row("b4", 4), row("a8", 8), row("b8", 8)]
-    samples, notes = put_together(rows, "size", "f.tsv")
+    samples, notes = merge_resolutions(rows, "size", "f.tsv")
     assert [shown(sample) for sample in samples] == [{4: "a4", 8: "a8"}, {4: "b4", 8: "b8"}]
     assert len({sample.group for sample in samples}) == 2
     assert notes == (
@@ -89,7 +89,7 @@ def test_the_same_words_about_another_picture_are_another_question() -> None:
 
 
 def test_sizes_that_a_question_lacks_are_said() -> None:
-    samples, notes = put_together([row("a", 4), row("b", 8), row("x", 8, "h")], "size", "f.tsv")
+    samples, notes = merge_resolutions([row("a", 4), row("b", 8), row("x", 8, "h")], "size", "f.tsv")
     assert [list(sample.sizes) for sample in samples] == [[4, 8], [8]]
     assert notes == (
         (
@@ -104,4 +104,4 @@ def test_a_row_without_a_size_is_named(written: str) -> None:
     with pytest.raises(
         DatasetError, match=rf"^f: sample 'a' has the size '{written}': expected a long edge in pixels, such as 448$"
     ):
-        put_together([row("a", written)], "size", "f")
+        merge_resolutions([row("a", written)], "size", "f")
