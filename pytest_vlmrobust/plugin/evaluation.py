@@ -113,15 +113,16 @@ class Evaluation:
                 counts[str(cell)] = len(samples) * view_count(cell.setting)
         return counts
 
-    def sample_warnings(self, planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
-        """Returns a sentence for each rule with too few samples.
+    def rule_warnings(self, planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
+        """Returns a sentence for each model that rules leave out, and for each rule with too few samples.
 
         ``planned`` has the quantities of each model.
         """
+        from pytest_vlmrobust.evaluation.judge.requirements import unbounded_models_of_plan
         from pytest_vlmrobust.evaluation.power.sample_size import sample_warnings
 
         datasets = [test.dataset for tests in planned.values() for test in tests]
-        return sample_warnings(
+        return unbounded_models_of_plan(self.inputs.policies, planned) + sample_warnings(
             self.inputs.policies,
             planned,
             self.inputs.data.sizes(datasets, self.inputs.settings.vlm_sample),

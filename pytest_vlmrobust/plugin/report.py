@@ -82,7 +82,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     if not judges or only_shows(config):
         return []
     warnings = evaluation.suite_warnings(item.nodeid for item in items)
-    warnings += evaluation.sample_warnings(evaluation.tests.judged_by_model())
+    warnings += evaluation.rule_warnings(evaluation.tests.judged_by_model())
     lines = [on_one_line(f"vlm: warning: {warning}", None) for warning in warnings]
     width = config.get_terminal_writer().fullwidth
     if not lines or not _is_screen(config):

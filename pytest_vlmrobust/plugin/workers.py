@@ -113,16 +113,16 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     run.evaluation.selection.set_expected(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     if run.evaluation.selection.selected and is_first and reporter is not None:
-        for warning in [*run.evaluation.suite_warnings(ids), *_sample_warnings(run, ids)]:
+        for warning in [*run.evaluation.suite_warnings(ids), *_rule_warnings(run, ids)]:
             reporter.write_line(on_one_line(f"vlm: warning: {warning}", None))
 
 
-def _sample_warnings(run: Run, ids: Iterable[str]) -> list[str]:
-    """Returns warnings about rules with too few samples, for files named like shipped suites; the controller reads no others."""
+def _rule_warnings(run: Run, ids: Iterable[str]) -> list[str]:
+    """Returns warnings about rules, for files named like shipped suites; the controller reads no others."""
     from pytest_vlmrobust.evaluation.judge.scopes import tests_of_suites
     from pytest_vlmrobust.policies import suites_of
 
-    return run.evaluation.sample_warnings(
+    return run.evaluation.rule_warnings(
         tests_of_suites(suites_of(ids), run.inputs.models, run.inputs.data, baseline=bool(run.inputs.settings.vlm_baseline))
     )
 

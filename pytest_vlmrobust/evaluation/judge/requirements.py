@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from enum import StrEnum
@@ -27,6 +27,7 @@ from pytest_vlmrobust.policies import (
     NO_LEVEL,
     BlindModels,
     Condition,
+    Coverage,
     Extent,
     MetricKey,
     Policy,
@@ -128,6 +129,52 @@ class UnmetRule:
     """Whether its tests were left out because their settings change no question."""
 
 
+def unbounded_models(
+    policy: Policy, met: Mapping[Rule, Collection[MetricKey]], measured: Collection[MetricKey]
+) -> list[UnmetRule]:
+    """Returns a blocking rule for each model that it leaves out, where no other rule bounds its metric either; one a model.
+
+    A rule may be about a single model, but the others are then not judged as they would be alone. One that an ``unless``
+    names is left out on purpose.
+    """
+    unmet: dict[str, UnmetRule] = {}
+    judged = {test.model for tests in met.values() for test in tests}  # another shortfall is about the others
+    blocking = {rule: tests for rule, tests in met.items() if tests and rule.treatment.tier is Tier.BLOCK}
+    for rule, tests in blocking.items():
+        bounded = {test.model for other, alike in blocking.items() if other.metric == rule.metric for test in alike}
+        anywhere = replace(rule, where=replace(rule.where, model=()))
+        for model in sorted({test.model for test in measured if anywhere.applies(test)} & judged - bounded):
+            unmet.setdefault(model, _unbounded(policy.coverage, rule, sorted({test.model for test in tests}), model))
+    return list(unmet.values())
+
+
+def unbounded_models_of_plan(policies: Mapping[str, Policy], planned: Mapping[str, Sequence[MetricKey]]) -> list[str]:
+    """Returns a sentence for each model that rules leave out, from the quantities of each model that a run will measure."""
+    sentences = []
+    for policy in {policy.sha256: policy for policy in policies.values()}.values():
+        tests = [test for name, tests in planned.items() if policies[name].sha256 == policy.sha256 for test in tests]
+        unmet = unbounded_models(policy, _met(policy.rules, tests), tests)
+        sentences += [lack.shortfall for lack in unmet if not lack.allowed]
+    return sentences
+
+
+def _unbounded(coverage: Coverage, rule: Rule, models: Sequence[str], model: str) -> UnmetRule:
+    shortfall = (
+        f"rule {rule.id} ({rule.source}) applies to {_name_list(models)} alone, and no rule bounds {rule.metric} of {model}. "
+        f"GO requires that a rule does ({coverage.cite('rules', str(coverage.rules))}): add one, run without {model}, or "
+        "allow this with coverage: {rules: partial}"
+    )
+    return UnmetRule(rule, shortfall, allowed=coverage.rules is Extent.PARTIAL)
+
+
+def _met(rules: Iterable[Rule], tests: Iterable[MetricKey]) -> dict[Rule, set[MetricKey]]:
+    """Returns the tests that each rule applies to."""
+    by_metric: dict[str, set[MetricKey]] = {}
+    for test in tests:
+        by_metric.setdefault(test.metric, set()).add(test)
+    return {rule: {test for test in by_metric.get(rule.metric, ()) if rule.applies(test)} for rule in rules}
+
+
 @dataclass(frozen=True)
 class PolicyUse:
     """How the rules and the waivers of a policy met the tests that it judged."""
@@ -154,10 +201,7 @@ class PolicyUse:
     @cached_property
     def met(self) -> dict[Rule, set[MetricKey]]:
         """The tests that each rule applied to; with none in a whole run, its scope is probably misspelt."""
-        tests: dict[str, set[MetricKey]] = {}
-        for _, test in self.measured:
-            tests.setdefault(test.metric, set()).add(test)
-        return {rule: {test for test in tests.get(rule.metric, ()) if rule.applies(test)} for rule in self.policy.rules}
+        return _met(self.policy.rules, (test for _, test in self.measured))
 
     @property
     def blocking(self) -> dict[Rule, set[MetricKey]]:
@@ -201,30 +245,10 @@ class PolicyUse:
                 unmet.append(self._unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
         return unmet
 
+    @property
     def unbounded_models(self) -> list[UnmetRule]:
-        """Returns a rule for each model that it leaves out, where no other rule bounds its metric either; one a model.
-
-        A rule may be about a single model, but the others are then not judged as they would be alone. One that an ``unless``
-        names is left out on purpose.
-        """
-        unmet: dict[str, UnmetRule] = {}
-        judged = {test.model for tests in self.met.values() for test in tests}  # another shortfall is about the others
-        for rule, tests in self.blocking.items():
-            alike = {test for other, met in self.blocking.items() if other.metric == rule.metric for test in met}
-            anywhere = replace(rule, where=replace(rule.where, model=()))
-            measured = {test.model for measure, test in self.measured if math.isfinite(measure.value) and anywhere.applies(test)}
-            for model in sorted(measured & judged - {test.model for test in alike}) if tests else ():
-                unmet.setdefault(model, self._unbounded(rule, sorted({test.model for test in tests}), model))
-        return list(unmet.values())
-
-    def _unbounded(self, rule: Rule, models: Sequence[str], model: str) -> UnmetRule:
-        coverage = self.policy.coverage
-        shortfall = (
-            f"rule {rule.id} ({rule.source}) applies to {_name_list(models)} alone, and no rule bounds {rule.metric} of {model}. "
-            f"GO requires that a rule does ({coverage.cite('rules', str(coverage.rules))}): add one, run without {model}, or "
-            "allow this with coverage: {rules: partial}"
-        )
-        return UnmetRule(rule, shortfall, allowed=coverage.rules is Extent.PARTIAL)
+        """What :func:`unbounded_models` returns of what was measured."""
+        return unbounded_models(self.policy, self.met, [test for measure, test in self.measured if math.isfinite(measure.value)])
 
     def _unmet_as_idle(self, rule: Rule, datasets: Sequence[str]) -> UnmetRule:
         coverage = self.policy.coverage
@@ -517,7 +541,7 @@ class Requirements:
         return [
             (unmet, use.policy.coverage.allowed_by("rules", use.policy.coverage.rules))
             for use in self._shared_uses
-            for unmet in [*use.unmet_rules(self.categories), *(lack for lack in use.unbounded_models() if not lack.allowed)]
+            for unmet in [*use.unmet_rules(self.categories), *(lack for lack in use.unbounded_models if not lack.allowed)]
         ]
 
     @property
