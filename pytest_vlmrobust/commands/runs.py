@@ -187,12 +187,16 @@ def report(run: Run, *, out: Annotated[Path | None, path("where to", "DIR", defa
     Examples:
         vlmrobust report latest --out report
     """
+    from pytest_vlmrobust.reporting.directory import write_again
     from pytest_vlmrobust.reporting.files import add_step_summary, ranked, read_run, write_report
     from pytest_vlmrobust.reporting.markdown import summary
 
     files, place = ranked(read_run(run)), out or run
     complain_of_damage(files)
-    write_report(place, files, None)
+    if place.resolve() == run.resolve():
+        write_report(place, files, None)
+    else:
+        write_again(place, files, "--out")
     if problem := add_step_summary(summary(files)):
         complain(problem)
     say(f"{files.word}: {_tests_of(files)} tests, {place / 'report.html'}")

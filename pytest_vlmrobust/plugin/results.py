@@ -268,17 +268,9 @@ class Results:
 
     def copy_to(self, directory: Path) -> list[Path]:
         """Copies records, judge inputs and evidence into a report, so that it can be used as a run; returns the files."""
-        import shutil
+        from pytest_vlmrobust.reporting.directory import copy_records
 
-        from pytest_vlmrobust.store.journal import FILE_NAME
-        from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
-
-        run = self.inputs.directories.run
-        directory.mkdir(parents=True, exist_ok=True)
-        files = [Path(shutil.copy(run / name, directory / name)) for name in (FILE_NAME, DOCKET_FILE) if (run / name).is_file()]
-        for name in (POLICIES, BASELINE):
-            if (run / name).is_dir():
-                shutil.copytree(run / name, directory / name, dirs_exist_ok=True)
+        files = copy_records(self.inputs.directories.run, directory)
         return [*files, self.evaluation.evidence.copy_to(directory)]
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:

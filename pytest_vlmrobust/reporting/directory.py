@@ -9,21 +9,21 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError, UsageError
 from pytest_vlmrobust.core.words import first_few
-from pytest_vlmrobust.store import read_manifest, write_manifest
+from pytest_vlmrobust.store import Evidence, read_manifest, write_manifest
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
-from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES
+from pytest_vlmrobust.store.run_directory import BASELINE, DOCKET_FILE, POLICIES, store_of
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from . import junit, results
-from .files import REPORT
+from .files import REPORT, RunFiles, write_report
 from .markdown import MODEL_CARD, SUMMARY
 from .ranking import FILES as RANKING_FILES
 
@@ -61,17 +61,17 @@ class ReportDirectory:
     _lock: BaseFileLock
 
     @classmethod
-    def claim(cls, path: Path, run_id: str) -> Self:
+    def claim(cls, path: Path, run_id: str, option: str = "--vlm-report") -> Self:
         """Creates and locks the directory for a run, removes files of an earlier report, and writes INCOMPLETE.
 
-        The system frees the lock when its process ends, even if it is killed.
+        The system frees the lock when its process ends, even if it is killed. Errors name ``option``.
 
         Raises:
             UsageError: another run writes there, it cannot hold a report, or it is not writable.
         """
         from filelock import FileLock, Timeout
 
-        named = f"--vlm-report {str(path)!r}"
+        named = f"{option} {str(path)!r}"
         _refuse_other_places(path, named)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class ReportDirectory:
         except Timeout:
             raise UsageError(
                 f"{named}: {_owner(path)} writes its report there, and a report belongs to one run. Wait for it, or name another "
-                "directory with --vlm-report"
+                f"directory with {option}"
             ) from None
         except (OSError, NotImplementedError) as error:
             raise UsageError(
@@ -145,6 +145,44 @@ class ReportDirectory:
     def release(self) -> None:
         """Lets other runs have the directory; to do so twice is fine."""
         self._lock.release()
+
+
+def copy_records(run: Path, directory: Path) -> list[Path]:
+    """Copies the records and judge inputs of a run into its report, and returns the files that are not in a folder."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = [Path(shutil.copy(run / name, directory / name)) for name in (JOURNAL, DOCKET_FILE) if (run / name).is_file()]
+    for name in FOLDERS:
+        if (run / name).is_dir():
+            shutil.copytree(run / name, directory / name, dirs_exist_ok=True)
+    return files
+
+
+def write_again(path: Path, run: RunFiles, option: str) -> None:
+    """Writes the report of a run that was read from its directory elsewhere, so that it can be used as that run.
+
+    Raises:
+        UsageError: the directory has the report of another run, or cannot be claimed.
+    """
+    if _is_of_a_report(path) and (other := read_manifest(path).get("run")) != run.name:
+        raise UsageError(f"{option} {str(path)!r}: has the report of run {other}. Name an empty or a new directory")
+    store = os.path.relpath(store_of(run.directory, run.manifest), path)
+    of_report = {"run": run.name, "report": True, "store": store}
+    # Sorted as the manifest is, from which the page is made again where it is verified.
+    view = replace(run, facts=replace(run.facts, origins=dict(sorted({**run.facts.origins, **of_report}.items()))))
+
+    def write(folder: Path) -> list[Path]:
+        manifest = write_manifest(folder, {**run.manifest, **of_report})
+        files = [*write_report(folder, view, None), manifest, *copy_records(run.directory, folder)]
+        if run.damage or not (run.directory / EVIDENCE).is_file():
+            return files
+        with Evidence.open(run.directory, read_only=True) as evidence:
+            return [*files, evidence.copy_to(folder)]
+
+    report = ReportDirectory.claim(path, run.name, option)
+    try:
+        report.put(write, as_far_as_written=False)
+    finally:
+        report.release()
 
 
 def _refuse_other_places(path: Path, named: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.cli import main
-from pytest_vlmrobust.commands.runs import _found
+from pytest_vlmrobust.commands.runs import _runs_at
 
 from .conftest import Project, ends
 from .test_submitting import wait_until
@@ -24,7 +24,7 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("export", "sarif", "rep", "--out", "gate.sarif"),
     ("export", "nel", "rep", "--out", "nel", "--model", "model"),
     ("junit", "rep", "--out", "again.xml"),
-    ("report", "rep", "--out", "again"),
+    ("report", "rep"),
     ("check", "policy.yaml", "--noise", "rep"),
     ("compare", "rep", "rep"),
     ("rank", "rep"),
@@ -32,17 +32,23 @@ COMMANDS: Sequence[Sequence[str]] = (
 )
 
 
-def test_each_command_takes_what_a_report_left(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["report", "written again"])
+def test_each_command_takes_what_a_report_left(project: Project, monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
     models = ("other", "model")
     for name in models:
         project.script(name=name)
     assert project.run("--vlm-report=rep", "--vlm-aa", models=models).ret == 0
-    shutil.rmtree(project.path / ".vlmrobust")
     monkeypatch.chdir(project.path)
+    if again:
+        names = {path.name for path in Path("rep").iterdir()}
+        shutil.rmtree("rep")
+        assert main(["report", str(project.the_run), "--out", "rep"]) == 0
+        assert {path.name for path in Path("rep").iterdir()} == names
+    shutil.rmtree(".vlmrobust")
     for command in COMMANDS:
         assert main(list(command)) == 0, command
     assert Path("again.xml").read_bytes() == Path("rep/junit.xml").read_bytes()
-    find, together = _found([Path("rep")])
+    find, together = _runs_at([Path("rep")])
     assert (find(), together) == ([Path("rep")], True)
 
 
@@ -127,3 +133,27 @@ def test_the_directory_of_a_run_is_no_place_for_a_report(project: Project) -> No
     project.run()
     run = project.the_run
     ends(project.run(f"--vlm-report={run}"), 4, "*an earlier run keeps its evidence there*")
+
+
+def test_a_report_written_again_replaces_none_of_another_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.script()
+    project.run("--vlm-report=rep")
+    monkeypatch.chdir(project.path)
+    run = str(project.the_run)
+    for _ in range(2):  # the second time it replaces itself
+        assert main(["report", run, "--out", "again"]) == 0
+    project.run("--vlm-report=other")
+    other = Path("other/manifest.json").read_bytes()
+    assert main(["report", run, "--out", "other"]) == 4
+    assert "--out 'other': has the report of run " in capsys.readouterr().err
+    assert Path("other/manifest.json").read_bytes() == other
+    Path("mine").mkdir()
+    Path("mine/report.html").write_text("mine")
+    assert main(["report", run, "--out", "mine"]) == 4
+    assert "report.html there would be replaced, and no manifest.json says that a report left it there" in capsys.readouterr().err
+    assert [path.name for path in Path("mine").iterdir()] == ["report.html"]
+    assert main(["report", run, "--out", ".vlmrobust"]) == 4
+    assert main(["report", "rep", "--out", run]) == 4
+    assert "an earlier run keeps its evidence there" in capsys.readouterr().err

@@ -466,7 +466,8 @@ def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys:
         stream.write(b'{"test": "ce')
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 11
     assert capsys.readouterr().out.startswith("INCOMPLETE: 1 of 2 tests")
-    written = ["cells.csv", "junit.xml", "model_card.md", "report.html", "results.json", "summary.md"]
+    written = ["cells.csv", "junit.xml", "manifest.json", "model_card.md", "records.jsonl", "report.html", "results.json"]
+    written = [".vlmrobust.lock", *written, "summary.md"]
     assert files(tmp_path / "out") == written
     assert files(tmp_path) == sorted(["manifest.json", "records.jsonl", *(f"out/{name}" for name in written)])
 
