@@ -167,26 +167,29 @@ def test_unreadable_answers_are_counted_apart(project: Project) -> None:
         project.run("-v"),
         1,
         "*unparsed_rate *100.0 % *n=8  FAIL <= 5 %",
-        "FAIL model-data: model on data: unparsed_rate 20.0 %*most often 'none', 8 of them*",
+        "FAIL model-data: unparsed_rate 20.0 %*most often no rule found an answer in the text ('none'), 8 of them*",
     )
 
 
+NOT_FOUND = "no rule found an answer in the text ('none')"
+
+
 @pytest.mark.parametrize(
-    ("answer", "rule", "advice"),
+    ("answer", "why", "advice"),
     [
-        ("Hm.", "none", "use a prompt that asks for the letter alone, or --vlm-answer=letters"),
-        ("<mull>It has ears.</mull>", "none", "a thinking mark that is not known"),
-        ("<think>It may be A", "unfinished_thinking", "max_new_tokens"),
-        ("A or B", "ambiguous", "names several answers"),
+        ("Hm.", NOT_FOUND, "use a prompt that asks for the letter alone, or --vlm-answer=letters"),
+        ("<mull>It has ears.</mull>", NOT_FOUND, "a thinking mark that is not known"),
+        ("<think>It may be A", "'unfinished_thinking'", "max_new_tokens"),
+        ("A or B", "'ambiguous'", "names several answers"),
     ],
 )
 def test_a_test_that_fails_for_unread_answers_says_why_and_what_to_do(
-    project: Project, answer: str, rule: str, advice: str
+    project: Project, answer: str, why: str, advice: str
 ) -> None:
     project.script({"setting": "invert", "answer": answer})
     result = ends(project.run("-v"), 1)
     said = " ".join(result.stdout.str().split())
-    assert f"unread '{rule}', 8 of 8, such as" in said
+    assert f"unread {why}, 8 of 8, such as" in said
     assert answer in said
     assert advice in said
 
@@ -216,7 +219,10 @@ def test_a_budget_that_only_all_cells_break_is_no_go_in_every_report(any_project
     result = ends(any_project.run("--vlm-report=out"), 1)
     said = "unparsed_rate 10.0 % > 5 % (rule max_unparsed_rate, built-in default): no answer could be read in 4 of 40 texts"
     result.stdout.fnmatch_lines(
-        [f"FAIL model-data: model on data: {said}; most often 'none', 4 of them. *", "NO-GO  1 verdict broke a bound"]
+        [
+            f"FAIL model-data: {said}; most often no rule found an answer in the text ('none'), 4 of them. *",
+            "NO-GO  1 verdict broke a bound",
+        ]
     )
     results = any_project.results("out")
     (record,) = [entry for entry in results["records"] if entry["test"] == "budget"]
@@ -238,7 +244,7 @@ def test_too_few_samples_for_a_budget_are_undecided(project: Project) -> None:
     project.write("policy.yaml", f"{lenient}budgets: {{max_unparsed_rate: 5%}}\n")
     result = ends(project.run(), 10)
     said = "unparsed_rate 0.0 % *, too few questions to tell if <= 5 %*would decide it*"
-    result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data: model on data: {said}"])
+    result.stdout.fnmatch_lines([f"INCONCLUSIVE model-data: {said}"])
 
 
 def test_nothing_selected_is_five(project: Project) -> None:

@@ -199,7 +199,12 @@ def why_unread(results: Sequence[CellResult]) -> str:
     cause = "cut" if cut and rule in ("none", "ambiguous") else rule
     advice = _advice(cause, (sample for result in results for sample in result.samples))
     shown = f", such as {on_one_line(example, _LONGEST_EXAMPLE)!r}" if example.strip() else ""
-    return f"{MOST_OFTEN}'{rule}', {count} of {len(unread)}{shown}. {advice}"
+    return f"{MOST_OFTEN}{_in_words(rule)}, {count} of {len(unread)}{shown}. {advice}"
+
+
+def _in_words(rule: str) -> str:
+    """Returns how the reason of a budget names what left answers unread; the name ``none`` alone would say nothing."""
+    return f"no rule found an answer in the text ({rule!r})" if rule == "none" else f"{rule!r}"
 
 
 def _advice(rule: str, samples: Iterable[Sample]) -> str:
@@ -309,12 +314,13 @@ def budget_records(
             measures = [measure for measure in measures if measure.metric == "error_rate"]  # it is part of not doing the task
         if not measures:
             continue
-        measures = [replace(measure, reason=on_one_line(f"{model} on {dataset}: {measure.reason}", None)) for measure in measures]
         unread = answers.unread_rules.most_common(1)
         if unread and measures[0].metric == "unparsed_rate":
             ((rule, count),) = unread
             advice = _advice(rule, evidence.samples(dataset))
-            measures[0] = replace(measures[0], reason=f"{measures[0].reason}; {MOST_OFTEN}'{rule}', {count} of them. {advice}")
+            measures[0] = replace(
+                measures[0], reason=f"{measures[0].reason}; {MOST_OFTEN}{_in_words(rule)}, {count} of them. {advice}"
+            )
         worst = min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
         record = Record(
             test=BUDGET,

@@ -180,7 +180,7 @@ def test_a_model_that_breaks_its_budget_over_all_cells(world: World) -> None:
     (record,) = judged(world, BY_INTERVAL, *SETTINGS)
     assert (record.test, record.id, record.outcome) == (BUDGET, "model-data", Outcome.FAIL)
     (broken,) = [measure for measure in record.measures if measure.outcome is Outcome.FAIL]
-    assert record.reason.startswith(f"model on data: unparsed_rate {100 * broken.value:.1f} % [")
+    assert record.reason.startswith(f"unparsed_rate {100 * broken.value:.1f} % [")
     assert "> 5 %, risk split over 2 tests (rule max_unparsed_rate, p.yaml:2): no answer could be read" in record.reason
     assert "of 600 texts" in record.reason, "five cells with images"
     assert (broken.n, broken.threshold, broken.target) == (120, "0.05", "population")
@@ -227,7 +227,10 @@ def test_all_counts_of_unread_answers_in_a_sentence_agree(world: World) -> None:
     world.samples = [sample(number, images=(image,)) for number, image in enumerate(even)]  # flipped, they are the same
     world.model.answer = lambda _request: UNREAD
     (record,) = judged(world, BY_INTERVAL, "clean", "flip_h")
-    assert "no answer could be read in 40 of 40 texts; most often 'none', 40 of them" in record.reason
+    assert (
+        "no answer could be read in 40 of 40 texts; most often no rule found an answer in the text ('none'), 40 of them"
+        in record.reason
+    )
     assert record.reason.endswith("use a prompt that asks for the letter alone, or --vlm-answer=letters")
 
 
@@ -254,7 +257,7 @@ def test_a_cell_that_only_other_tests_read_breaks_the_budget_by_itself(world: Wo
     assert judged(world, BY_VALUE, *SETTINGS) == [], "a test of the cell says it"
     (record,) = judged(world, BY_VALUE, *SETTINGS, untested=["clean", "invert"])
     assert record.outcome is Outcome.FAIL
-    assert record.reason.startswith(f"model on data: {setting}: unparsed_rate 20.0 % [")
+    assert record.reason.startswith(f"{setting}: unparsed_rate 20.0 % [")
     assert "> 5 %, risk split over 8 tests (rule max_unparsed_rate, built-in default): no answer could be read" in record.reason
 
 
@@ -268,7 +271,7 @@ def test_refusals_have_a_budget_of_their_own(world: World) -> None:
     world.samples = [sample(number) for number in range(100)]
     world.model.answer = lambda request: REFUSED if int(request.sample_id[1:]) < 30 else "B"
     (record,) = judged(world, BY_INTERVAL, "clean", "no_image", "flip_h")
-    assert record.reason.startswith("model on data: refusal_rate 30.0 % [")
+    assert record.reason.startswith("refusal_rate 30.0 % [")
     assert "60 of 200 answers were refused by the model or a filter" in record.reason
     assert (record.n_unparsed, record.n_refused) == (0, 60)
     assert [measure.metric for measure in record.measures] == ["refusal_rate"], "that all else can be read is shown"
