@@ -129,7 +129,7 @@ def _is_beside(mention: Mention, text: str) -> bool:
 def _is_part_of_another(meant: set[str], text: str, options: Options) -> bool:
     """Whether the words of a longer option stand in the text, apart from each other: "a light shade of red" for "light red"."""
     said, words = set(tokens(text.lower())), {letter: set(option.split()) for letter, option in options.lowered.items()}
-    return any(words[letter] < words[other] <= said for letter in meant for other in options.letters - meant)
+    return any(words[letter] < words[other] <= said for letter in meant & options.letters for other in options.letters - meant)
 
 
 _SUMMED = re.compile(
@@ -147,7 +147,9 @@ def _counted(text: str, mentions: list[Mention], options: Options) -> Outcome:
     said = concluded_number(text) if all(values.values()) else None
     same = [letter for letter, value in values.items() if said and value and is_same(said, value)]
     others = any(each.held and not each.letters & {*same} for each in mentions)
-    return same[0] if len(same) == 1 and not (others and not _SUMMED.search(text)) else None
+    held = [each.held for each in mentions if each.letters & {*same}]
+    doubtful = (held and not any(held)) or (others and not _SUMMED.search(text)) or _refusal(text, options)
+    return same[0] if len(same) == 1 and not doubtful else None
 
 
 # The text as the other steps expect it.

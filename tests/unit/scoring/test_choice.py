@@ -234,6 +234,7 @@ def test_what_a_person_reads(text: str, letter: str | None) -> None:
         ("Point A is closer.", {"A": "Point B", "B": "Point A"}, "B"),
         ("3 - 1 = 2", {"A": "1", "B": "2", "C": "3"}, "B"),
         ("Answer: X. Final answer: A", {"X": "first", "Z": "last"}, None),
+        ("dog. E", {"A": "dog", "B": "two dogs"}, None),
         ("I think it is I", dict(zip("GHI", ["gnu", "hen", "ibis"], strict=True)), "I"),
         ("A", {}, None),
     ],
@@ -316,6 +317,22 @@ def test_an_option_behind_an_elision_is_a_word() -> None:
 )
 def test_a_number_is_read_whole(text: str, letter: str | None) -> None:
     assert extract_choice(text, AMOUNTS).answer == letter
+
+
+@pytest.mark.cases(
+    "text",
+    [
+        "There is no 2.",
+        "I doubt there are 2",
+        "It would be 2 if the dog were counted",
+        "None of the 2 dogs",
+        "Wrong: 2",
+        "I cannot answer: there are 2 dogs.",
+        "I cannot determine which of the 2 is right.",
+    ],
+)
+def test_a_denied_supposed_or_refused_number_is_no_answer(text: str) -> None:
+    assert extract_choice(text, COUNTS).answer is None
 
 
 @pytest.mark.cases(
