@@ -267,7 +267,7 @@ class Client:
             return Failure(kind, words, _retry_after(error.response.headers))
         if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
             return Filtered(self.url, text)
-        return Failure("refused", f"{words}. {_ADVICE[status]}" if status in _ADVICE else words)
+        return Failure("refused", f"{words}. {_ADVICE[status]}" if status in _ADVICE and not no_logprobs else words)
 
     def _meaning_of_words(self, problem: Any, response: Any) -> Exception:
         """Returns the meaning of an error that came as a reply with a status of success."""

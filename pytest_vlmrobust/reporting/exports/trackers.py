@@ -112,7 +112,7 @@ def _fill(client: Any, number: str, part: ModelRun, run: RunFiles) -> None:
 
     now = client.get_run(number).info.start_time
     parameters = [Param(name, value[:_LONGEST_VALUE]) for name, value in part.parameters.items()]
-    metrics = [Metric(_mlflow_name(number.name), number.value, now, number.step) for number in part.numbers]
+    metrics = [Metric(_mlflow_name(entry.name), entry.value, now, entry.step) for entry in part.numbers]
     for start in range(0, len(parameters), _BATCH):
         client.log_batch(number, params=parameters[start : start + _BATCH])
     client.log_batch(number, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in part.tags.items()])

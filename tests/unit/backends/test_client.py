@@ -366,6 +366,14 @@ def test_what_servers_refuse_is_said_in_their_words(
         opened(server.url).infer(asks("one"))
 
 
+def test_a_refusal_of_log_probabilities_is_no_refusal_of_the_model(server: ModelServer, opened: Open) -> None:
+    content = json.dumps({"error": {"message": "You are not allowed to request logprobs from this model"}}).encode()
+    server.provider = lambda *_: (403, {"Content-Type": "application/json"}, content)
+    with pytest.raises(BackendError, match="request logprobs from this model") as refused:
+        opened(server.url).infer(asks("one"))
+    assert "not allowed to use this model" not in str(refused.value)
+
+
 def test_a_request_that_is_too_long_for_sglang_fails_in_its_words(server: ModelServer, opened: Open) -> None:
     server.provider = sglang
     (answer,) = opened(server.url).infer([dataclasses.replace(asks("one")[0], max_new_tokens=9000)])
