@@ -196,6 +196,7 @@ def test_models_that_share_a_policy_are_looked_at_together(project: Project) -> 
     ("more", "code"),
     [
         ("", 10),
+        ("  - {id: other, metric: accuracy_drop, where: {model: second}, max: 90pp, tier: warn}\n", 10),
         ("coverage: {rules: partial}\n", 0),
         ("  - {id: other, metric: accuracy_drop, where: {model: second}, max: 90pp}\n", 0),
     ],
@@ -208,7 +209,7 @@ def test_a_model_that_the_rules_leave_out_is_not_go_beside_others(project: Proje
         "policy.yaml", policy.replace("metric: worst_case_drop,", "metric: worst_case_drop, unless: {model: second},") + more
     )
     result = project.run(models=("model", "second"))
-    said = "rule drop (policy.yaml:5) applies to model alone, and no rule bounds accuracy_drop of second. GO requires*"
+    said = "rule drop (policy.yaml:5) applies to model alone, and no blocking rule bounds accuracy_drop of second. GO requires*"
     ends(result, code, *([f"vlm: warning: {said}", f"*not GO: {said}"] if code else []))
     assert code or said[:-1] not in result.stdout.str()
 

@@ -132,7 +132,7 @@ class UnmetRule:
 def unbounded_models(
     policy: Policy, met: Mapping[Rule, Collection[MetricKey]], measured: Collection[MetricKey]
 ) -> list[UnmetRule]:
-    """Returns a blocking rule for each model that it leaves out, where no other rule bounds its metric either; one a model.
+    """Returns a blocking rule for each model that it leaves out, where no other blocking rule bounds its metric; one a model.
 
     A rule may be about a single model, but the others are then not judged as they would be alone. One that an ``unless``
     names is left out on purpose.
@@ -160,8 +160,8 @@ def unbounded_models_of_plan(policies: Mapping[str, Policy], planned: Mapping[st
 
 def _unbounded(coverage: Coverage, rule: Rule, models: Sequence[str], model: str) -> UnmetRule:
     shortfall = (
-        f"rule {rule.id} ({rule.source}) applies to {_name_list(models)} alone, and no rule bounds {rule.metric} of {model}. "
-        f"GO requires that a rule does ({coverage.cite('rules', str(coverage.rules))}): add one, run without {model}, or "
+        f"rule {rule.id} ({rule.source}) applies to {_name_list(models)} alone, and no blocking rule bounds {rule.metric} of "
+        f"{model}. GO requires that one does ({coverage.cite('rules', str(coverage.rules))}): add it, run without {model}, or "
         "allow this with coverage: {rules: partial}"
     )
     return UnmetRule(rule, shortfall, allowed=coverage.rules is Extent.PARTIAL)
