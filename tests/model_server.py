@@ -207,7 +207,7 @@ class ModelServer:
         self.usage = True
         """Whether it says how many tokens an answer took."""
         self.port = 0
-        self._one = threading.Lock()
+        self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
 
     @property
@@ -288,7 +288,7 @@ class ModelServer:
     def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
         wants = bool(body.get("logprobs")) and self.letters
         letters = ("Yes", "No") if "yes or no" in str(body["messages"][-1]["content"]) else LETTERS
-        with self._one:
+        with self._lock:
             self.n_requests += 1
             (prediction,) = self.backend.infer([read_request(body, letters if wants else ())])
         answer = self._as_reply(prediction, wants)

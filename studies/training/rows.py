@@ -95,7 +95,7 @@ def _ask_scene(rng: np.random.Generator, scene: scenes.Scene, count: int) -> tup
         kind = kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
         question = shapes.KINDS[kind](rng, scene)
         if question is not None and len(questions) < count:
-            questions.append(_asked(question.text, question.answer, question.options, question.kind))
+            questions.append(_question(question.text, question.answer, question.options, question.kind))
     return tuple(questions)
 
 
@@ -104,11 +104,11 @@ def _ask_page(rng: np.random.Generator, page: Page, count: int) -> tuple[Asked, 
     for _ in range(count):
         kind = list(WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
         question = WORD_KINDS[kind](rng, page)
-        questions.append(_asked(question.text, question.answer, question.options, question.kind))
+        questions.append(_question(question.text, question.answer, question.options, question.kind))
     return tuple(questions)
 
 
-def _asked(text: str, answer: str, options: tuple[str, ...], kind: str) -> Asked:
+def _question(text: str, answer: str, options: tuple[str, ...], kind: str) -> Asked:
     lettered = dict(zip(shapes.LETTERS, options, strict=False))
     task = "choice" if options else "yes_no"
     full = prompt(Sample("", (), text, "", task, lettered), "direct")

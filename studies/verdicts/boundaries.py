@@ -110,7 +110,7 @@ class Drawer:
         if places is not None:
             scores, hidden = scores[list(places)], None if hidden is None else hidden[list(places)]
         numbers = scores[:, None] if scores.ndim == 1 else scores
-        predictions = self._told(numbers, hidden)
+        predictions = self._scores_of(numbers, hidden)
         return Drawn(
             cell,
             self.everyone if places is None else tuple([self.everyone[place] for place in places]),
@@ -126,7 +126,7 @@ class Drawer:
         )
 
     @staticmethod
-    def _told(numbers: Array, hidden: NDArray[np.bool_] | None) -> tuple[Score, ...]:
+    def _scores_of(numbers: Array, hidden: NDArray[np.bool_] | None) -> tuple[Score, ...]:
         missing = np.isnan(numbers).ravel()
         if hidden is None and not missing.any():
             return (READ,) * numbers.size

@@ -43,7 +43,7 @@ counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 200)).
 laws = settings(deadline=None, derandomize=True, database=None, max_examples=30)
 
 
-def _one(*values: float) -> list[Array]:
+def _arrays(*values: float) -> list[Array]:
     return [np.array([float(value)]) for value in values]
 
 
@@ -368,7 +368,7 @@ def test_golden_intervals(golden: Callable[[str], Rows]) -> None:
 
 def test_golden_p_values(golden: Callable[[str], Rows]) -> None:
     for row in golden("tango_p_values"):
-        statistic = tango_statistic(*_one(*(float(row[name]) for name in ("harmful", "helpful", "n", "bound"))))
+        statistic = tango_statistic(*_arrays(*(float(row[name]) for name in ("harmful", "helpful", "n", "bound"))))
         p = upper_tail(-statistic if row["shows"] == "below" else statistic)
         assert p[0] == pytest.approx(float(row["p"]), rel=0.01), row
 
@@ -418,7 +418,7 @@ def test_statistic_is_the_score_at_the_restricted_maximum(harmful: int, helpful:
         third = (high - low) / 3
         low, high = (low + third, high) if likelihood(low + third) < likelihood(high - third) else (low, high - third)
     variance = n * (2 * low + drop - drop**2)
-    assert tango_statistic(*_one(harmful, helpful, n, drop))[0] == pytest.approx(
+    assert tango_statistic(*_arrays(harmful, helpful, n, drop))[0] == pytest.approx(
         (harmful - helpful - n * drop) / math.sqrt(variance), rel=1e-6
     )
 
@@ -566,7 +566,7 @@ def test_tangos_bounds_are_roots_of_the_published_quartic(case: tuple[int, int, 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 90))
 @laws
 def test_of_no_drop_the_statistic_is_mcnemars(harmful: int, helpful: int, rest: int) -> None:
-    statistic = tango_statistic(*_one(harmful, helpful, harmful + helpful + rest, 0.0))[0]
+    statistic = tango_statistic(*_arrays(harmful, helpful, harmful + helpful + rest, 0.0))[0]
     if harmful + helpful == 0:
         assert statistic == 0.0
     else:
@@ -586,7 +586,7 @@ def test_of_no_drop_the_statistic_is_mcnemars(harmful: int, helpful: int, rest: 
 )
 def test_statistics_by_hand(case: tuple[float, ...], statistic: float) -> None:
     """Without flips the one of a share: of one sample at a drop of 0.2 it is -0.2 / sqrt(0.2 * 0.8)."""
-    assert tango_statistic(*_one(*case))[0] == pytest.approx(statistic)
+    assert tango_statistic(*_arrays(*case))[0] == pytest.approx(statistic)
 
 
 @laws
@@ -624,7 +624,7 @@ def test_tangos_bounds_are_wilsons_where_no_helpful_flip_is_likely(confidence: f
 def test_no_share_of_helpful_flips_makes_the_counts_likelier(thirds: tuple[int, int, int], drop: float, where: float) -> None:
     """Of parts of samples, too: clusters leave effective counts."""
     case = thirds[0] / 3.0, thirds[1] / 3.0, sum(thirds) / 3.0
-    share = float(likeliest_helpful(*_one(*case, drop))[0])
+    share = float(likeliest_helpful(*_arrays(*case, drop))[0])
     least, most = max(0.0, -drop), (1.0 - drop) / 2.0
     assert least - 1e-9 <= share <= most + 1e-9
     other = least + where * (most - least)
@@ -633,7 +633,7 @@ def test_no_share_of_helpful_flips_makes_the_counts_likelier(thirds: tuple[int, 
 
 def test_without_flips_and_with_a_drop_no_helpful_flip_is_likely() -> None:
     for n, drop in product((1.0, 3.0), (0.02, 0.1, 0.4)):
-        assert likeliest_helpful(*_one(0, 0, n, drop))[0] == pytest.approx(0.0, abs=1e-12)
+        assert likeliest_helpful(*_arrays(0, 0, n, drop))[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_tangos_bounds_without_an_end_are_the_ends() -> None:
