@@ -192,7 +192,7 @@ class OpenAIBackend(ChatBackend):
             for call in calls.values():
                 call.cancel()
             raise
-        if len(lost) == len(prepared):  # otherwise answers from before the servers were lost are kept
+        if lost and all(answer.finish_reason == "error" for answer in answers):  # else answers from before the loss are kept
             raise lost[0]
         return answers
 

@@ -400,7 +400,9 @@ def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: Faulty, opene
     assert {prediction.finish_reason for prediction in answers[1:]} == {"stop"}
 
 
-def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(server: Faulty, opened: Open) -> None:
+@pytest.mark.parametrize("count", [5, 8])
+def test_a_server_that_hangs_for_all_is_lost_and_noticed_fast_afterwards(server: Faulty, opened: Open, count: int) -> None:
+    """Of five questions, one has failed by itself, twice, when the server is given up."""
     go_on = threading.Event()
 
     def hang(body: dict[str, Any]) -> dict[str, Any]:
@@ -410,7 +412,7 @@ def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(serve
     server.answer, heard = hang, list[str]()
     backend = opened(server.url, time_limit=0.3, heard=heard)
     with pytest.raises(BackendError, match=f"model 'm': {server.url} did not answer for 3 time limits of 0.3 s") as lost:
-        backend.infer(numbered(8))
+        backend.infer(numbered(count))
     assert "Look at the server, and start the run again: answers already given are in the store" in str(lost.value)
     n_requests, began = len(server.bodies), time.monotonic()
     for _ in range(2):
