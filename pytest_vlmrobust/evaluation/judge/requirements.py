@@ -152,7 +152,8 @@ def unbounded_models_of_plan(policies: Mapping[str, Policy], planned: Mapping[st
     """Returns a sentence for each model that rules leave out, from the quantities of each model that a run will measure."""
     sentences = []
     for policy in {policy.sha256: policy for policy in policies.values()}.values():
-        tests = [test for name, tests in planned.items() if policies[name].sha256 == policy.sha256 for test in tests]
+        sharing = [name for name, other in policies.items() if other.sha256 == policy.sha256]  # families have no policy
+        tests = [test for name in sharing for test in planned.get(name, ())]
         unmet = unbounded_models(policy, _met(policy.rules, tests), tests)
         sentences += [lack.shortfall for lack in unmet if not lack.allowed]
     return sentences
