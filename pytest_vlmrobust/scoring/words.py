@@ -21,7 +21,7 @@ from .latex import math_verify_version
 from .text import FAMILIES, straighten
 
 FILE: Final = Path(__file__).with_name("words.yaml")
-VERSION: Final = 31
+VERSION: Final = 32
 """Of the rules in code; it rises with every change that can read an answer differently. Words have the digest of their files."""
 
 _ROLES: Final = (

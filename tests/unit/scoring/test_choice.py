@@ -360,6 +360,8 @@ def test_what_is_supposed_or_one_of_several_is_no_answer(text: str) -> None:
         ("The animal next to a cat is what matters. B", None),
         ("(B) It is not a cat.", "B"),
         ("Looking for a cat: none. (B) It is not a cat.", "B"),
+        ("Nothing supports A.", None),
+        ("Nothing suggests A, so B.", "B"),
         ("It is not a cat. (B)", "B"),
         ("B it is not.", None),
         ("(A) It is not, so B.", "B"),
