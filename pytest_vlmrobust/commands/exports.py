@@ -66,7 +66,7 @@ def wandb(
 def _tell(tracked: Iterable[tuple[ModelRun, str]]) -> int:
     for run, where in tracked:
         undefined = f"; {quantity(run.undefined, 'measure is', 'measures are')} undefined and left out" if run.undefined else ""
-        say(f"{run.model}: {run.decision}, {quantity(len(run.numbers), 'number')}, {where}{undefined}")
+        say(f"{run.model}: {run.word}, {quantity(len(run.numbers), 'number')}, {where}{undefined}")
     return 0
 
 

@@ -100,7 +100,7 @@ def _log(evidence: Evidence, cell: Cell, test: ViewedTest | None, run: RunFiles)
         dataset=EvalDataset(name=on_one_line(cell.dataset), samples=len(pairs), sample_ids=[q.id for q, _ in pairs]),
         config=EvalConfig(epochs=views, epochs_reducer=["max"]),
         packages={"pytest_vlmrobust": str(run.manifest.get("version", ""))},
-        tags=[str(run.decision)],
+        tags=[on_one_line(run.word)],
         metadata=_metadata(cell, test, run),
     )
     failed = test is not None and test.record.outcome is Outcome.ERROR
@@ -128,7 +128,7 @@ def _metadata(cell: Cell, test: ViewedTest | None, run: RunFiles) -> dict[str, A
     none = LOST if _is_lost(cell, run) else "no test was about this cell alone"
     facts = {
         "run": run.manifest.get("run", ""),
-        "decision_of_run": run.decision,
+        "decision_of_run": run.word,
         "verdict": "" if test is None else test.record.outcome,
         "reason": none if test is None else test.record.reason,
         "setting": cell.setting,

@@ -33,6 +33,8 @@ _STEPS = {"low": 1, "mid": 2, "high": 3}
 _PLAIN = re.compile(r"[^\w.\- /:]")
 """Characters not allowed in MLflow metric names."""
 _LONGEST_NAME, _LONGEST_VALUE = 250, 6000
+_LONGEST_TAG = 64
+"""Characters of a tag that W&B takes."""
 _BATCH, _METRICS = 100, 900
 """Parameters or tags, and metrics, that a server of MLflow takes at once."""
 _COLUMNS = ("test", "dataset", "setting", "family", "level", "metric", "category")
@@ -69,6 +71,11 @@ class ModelRun:
     def name(self) -> str:
         """The name of the tracked run."""
         return on_one_line(f"{self.run}-{self.model}")
+
+    @property
+    def word(self) -> str:
+        """The decision for display."""
+        return on_one_line(self.view.word_of(self.decision))
 
 
 def write_mlflow(run: RunFiles, *, uri: str, experiment: str, model: str = "") -> list[tuple[ModelRun, str]]:
@@ -145,14 +152,14 @@ def write_wandb(run: RunFiles, out: Path, *, project: str, model: str = "") -> l
             project=project,
             name=part.name,
             group=part.run,
-            tags=[str(part.decision)],
+            tags=[part.word[:_LONGEST_TAG]],
             config={**part.parameters, **part.tags},
             reinit="create_new",
             settings=private,
         )
         rows = list(_rows(part.view))
         tracked.log({"measures": wandb.Table(columns=[*_COLUMNS, *_JUDGED], data=rows, allow_mixed_types=True)})
-        tracked.summary.update({"decision": str(part.decision), **{number.name: number.value for number in part.numbers}})
+        tracked.summary.update({"decision": part.word, **{number.name: number.value for number in part.numbers}})
         for file in _report_files(run, Path(tracked.dir)):
             tracked.save(str(file), base_path=tracked.dir, policy="now")
         where = Path(tracked.settings.sync_dir)
@@ -183,8 +190,8 @@ def _model_run(run: RunFiles, model: str) -> ModelRun:
     tags = {
         "vlm.run": run.name,
         "vlm.model": model,
-        "vlm.decision": decision,
-        "vlm.decision_of_run": run.decision,
+        "vlm.decision": view.word_of(decision),
+        "vlm.decision_of_run": run.word,
         "vlm.date": manifest.get("date", ""),
         "vlm.version": manifest.get("version", ""),
         "vlm.commit": manifest.get("commit", ""),

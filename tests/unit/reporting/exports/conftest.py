@@ -115,3 +115,13 @@ def keep(directory: Path, kept: list[Record], *, lost: tuple[str, ...] = (), **m
 def run_directory(tmp_path: Path) -> Path:
     """The run of :func:`records`, of which one test is lost."""
     return keep(tmp_path / "20261123-101112-abcd", records(), lost=("suites/t.py::test_cell[m-d-clean2]",))
+
+
+RESERVED = "GO WITH WAIVERS (check)"
+
+
+@pytest.fixture
+def reserved(tmp_path: Path) -> Path:
+    """A run that ended GO for a check, with a test that is waived."""
+    kept = [cell("fog:low", Outcome.PASS, drop(Outcome.PASS, 0.0)), cell("fog:high", Outcome.WAIVED, drop(Outcome.WAIVED))]
+    return keep(tmp_path / "20261123-101112-efab", kept, policies={"m": {"sha256": "5ha", "purpose": "check"}})

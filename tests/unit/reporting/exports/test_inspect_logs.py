@@ -11,11 +11,15 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
-from pytest_vlmrobust.reporting.exports.inspect_logs import FORMATS, write_inspect
+from pytest_vlmrobust.reporting.exports.inspect_logs import FORMATS, _metadata, write_inspect
 from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
-from .conftest import SETTINGS, cell, drop, keep
+from .conftest import RESERVED, SETTINGS, cell, drop, keep
+
+
+def test_a_go_with_waivers_for_a_check_is_called_so(reserved: Path) -> None:
+    assert _metadata(Cell("m", "d", Setting.parse("fog:low")), None, read_run(reserved))["decision_of_run"] == RESERVED
 
 
 def test_a_library_that_is_absent_is_named_with_its_pip_line(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import MissingExtra, UnknownName, UsageError
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.reporting.exports.trackers import FILES, write_mlflow, write_wandb
+from pytest_vlmrobust.reporting.exports.trackers import FILES, _model_runs, write_mlflow, write_wandb
 from pytest_vlmrobust.reporting.files import read_run
 
-from .conftest import HOSTILE, cell, drop, keep
+from .conftest import HOSTILE, RESERVED, cell, drop, keep
 
 
 @pytest.fixture
@@ -33,6 +33,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def store() -> str:
     """The store of a test; MLflow keeps connections by this name."""
     return f"sqlite:///{Path.cwd() / 'm.db'}"
+
+
+def test_a_go_with_waivers_for_a_check_is_called_so(reserved: Path) -> None:
+    (part,) = _model_runs(read_run(reserved), "")
+    assert [part.word, part.tags["vlm.decision"], part.tags["vlm.decision_of_run"]] == [RESERVED] * 3
 
 
 def test_a_library_that_is_absent_is_named_with_its_pip_line(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
