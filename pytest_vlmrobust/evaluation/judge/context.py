@@ -301,6 +301,11 @@ class Quantity:
         return self.facts.suite == BASELINE
 
     @property
+    def reads_earlier_clean(self) -> bool:
+        """Whether it reads the clean answers of an earlier run."""
+        return isinstance(self.facts, Metric) and Needs.BASELINE_CLEAN in self.facts.needs
+
+    @property
     def may_compare_with_clean(self) -> bool:
         """Whether clean answers decide it too. A metric declares that; of other quantities it is assumed."""
         return not isinstance(self.facts, Metric) or Needs.CLEAN in self.facts.needs

@@ -168,6 +168,8 @@ class Measurement:
     """The answers that budgets count: all answers of the test, and for a cell the attempts that it is compared with."""
     earlier: Sequence[CellResult] = ()
     """The answers of the earlier run that it is compared with."""
+    earlier_clean: Sequence[CellResult] = ()
+    """The clean answers of that run, which only metrics of its drop read."""
     clean: CellResult | None = None
     """The clean answers that categories are compared with; ``None`` if no rule is about categories."""
     excused: str = ""
@@ -307,6 +309,7 @@ def _measure_cell(result: CellResult, reads: Reads, sources: Sources) -> Measure
         draft,
         [result, *tried],
         baseline.earlier([cell]) if baseline else (),
+        baseline.earlier([Cell(cell.model, cell.dataset, CLEAN)]) if baseline else (),
         scores.clean if by_category else None,
         excused,
         why_not_passed=_why_not_passed(cell, str(cell.setting), sources),

@@ -58,10 +58,12 @@ def judge_estimates(
     that keeps its bound on few questions, because the earlier run lacks the others.
     """
     judged, known = [], quantities()
-    unread_then = _unread_then(measurement, policy, today)
+    unread_then, unread_clean = (_unread_then(then, policy, today) for then in (measurement.earlier, measurement.earlier_clean))
     for test, estimate in measurement.estimates:
         if unread_then and test.metric in known and known[test.metric].compares_with_earlier_run:
             estimate = Estimate(math.nan, estimate.n, reason=f"the baseline is no bar: {unread_then}")  # noqa: PLW2901
+        elif unread_clean and test.metric in known and known[test.metric].reads_earlier_clean:
+            estimate = Estimate(math.nan, estimate.n, reason=f"the baseline is no bar: clean: {unread_clean}")  # noqa: PLW2901
         measure = _judged(policy, test, estimate, today, None if decided is None else decided[test])
         if measure.outcome is Outcome.PASS and _rests_on_few(measurement, measure):
             estimate = Estimate(math.nan, estimate.n, reason=f"{measurement.few_compared}. Judge the interval instead")  # noqa: PLW2901
@@ -83,11 +85,11 @@ def _rests_on_few(measurement: Measurement, measure: Measure) -> bool:
     return bool(measurement.few_compared) and compared and measure.target == JudgedBy.POINT.target
 
 
-def _unread_then(measurement: Measurement, policy: Policy, today: date) -> str:
+def _unread_then(results: Sequence[CellResult], policy: Policy, today: date) -> str:
     """Returns that too many answers of the earlier run cannot be read, in one of its cells: they would count as gains since."""
-    for earlier in measurement.earlier:
-        if unread := too_many_unread(policy, [earlier], today):
-            return f"{earlier.cell.setting}: {unread}" if len(measurement.earlier) > 1 else unread
+    for result in results:
+        if unread := too_many_unread(policy, [result], today):
+            return f"{result.cell.setting}: {unread}" if len(results) > 1 else unread
     return ""
 
 

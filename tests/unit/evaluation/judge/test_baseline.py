@@ -235,6 +235,19 @@ def test_answers_that_could_not_be_read_are_no_bar(world: World, read: bool) -> 
     assert judge.run(cell("flip_h")).outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize("said", ["A", "What?"])
+def test_clean_answers_that_could_not_be_read_are_no_bar_for_the_drop(world: World, said: str) -> None:
+    """The earlier drop would be too small, and the increase too large: the other metric does not read them."""
+    world.model.answer = lambda request: said if request.setting == "clean" else "B"
+    then = measured(world, "then")
+    world.model.answer, world.model.version = wrong("flip_v", *range(6)), "2"
+    record = judged(world, then).run(cell("flip_v"))
+    increase = measure(record, "drop_increase")
+    assert math.isnan(increase.value) is (said == "What?")
+    assert ("the baseline is no bar: clean: unparsed_rate 100.0 %" in increase.reason) is (said == "What?")
+    assert measure(record, "baseline_drop").value > 0.0
+
+
 def test_models_are_matched_by_name_or_because_there_is_only_one(world: World) -> None:
     world.refs = {name: dataclasses.replace(world.refs["model"], name=name) for name in ("a", "b")}
     both = Baseline.open(measured(world, "two", ("clean",)))
